@@ -1,0 +1,6 @@
+"""The common books: estimate, trace and measurement are written in these same types."""
+
+from fullstep.ledger.answer import Answer, Caution, HostMemory, Memory, OtherPeaks, Verdict
+from fullstep.ledger.instants import HOLDINGS, Holdings, Instant
+
+__all__ = ["HOLDINGS", "Answer", "Caution", "Holdings", "HostMemory", "Instant", "Memory", "OtherPeaks", "Verdict"]

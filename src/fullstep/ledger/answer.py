@@ -1,0 +1,73 @@
+"""The answer to one worksheet. Parts that cannot be answered are None, and ``assumptions`` says why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from fullstep.evidence import Assumption, Evidence
+from fullstep.ledger.instants import At, Instant
+from fullstep.quantities import Bounds
+
+Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
+
+
+class Caution(NamedTuple):
+    """Something the user should know; ``code`` has a page in the docs."""
+
+    code: str
+    text: str
+
+
+class OtherPeaks(NamedTuple):
+    """Bytes on one GPU outside the steady step. None: does not occur."""
+
+    load: float | None = None
+    evaluation: float | None = None
+    save: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Per GPU, the worst rank, the steady step. All sizes in bytes."""
+
+    evidence: Evidence
+    allocated_peak_bytes: Bounds
+    reserved_peak_bytes: Bounds
+    device_peak_bytes: Bounds
+    needed_bytes: Bounds
+    peak_at: At
+    instants: tuple[Instant, ...]
+    other_peaks: OtherPeaks
+    usable_bytes: int | None
+    verdict: Verdict
+    reason: str = ""
+    """why the verdict is what it is, for people"""
+
+    @property
+    def peak(self) -> Instant:
+        return next(instant for instant in self.instants if instant.at == self.peak_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMemory:
+    """Host RAM of one node, in bytes."""
+
+    evidence: Evidence
+    memory_peak_bytes: float
+    at: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """All that one worksheet is answered with."""
+
+    parameters: int
+    trainable_parameters: int
+    memory: Memory
+    host: HostMemory
+    assumptions: tuple[Assumption, ...] = ()
+    warnings: tuple[Caution, ...] = ()
+    measured: dict[str, Any] = field(default_factory=dict)
+    """figures of a pilot, as stated in the worksheet; they stand beside the estimate and outrank it"""
