@@ -1,6 +1,7 @@
 """The common books: estimate, trace and measurement are written in these same types."""
 
 from fullstep.ledger.answer import Answer, Caution, HostMemory, Memory, OtherPeaks, Verdict
+from fullstep.ledger.estimate import MemoryEstimate
 from fullstep.ledger.instants import HOLDINGS, Holdings, Instant
 
-__all__ = ["HOLDINGS", "Answer", "Caution", "Holdings", "HostMemory", "Instant", "Memory", "OtherPeaks", "Verdict"]
+__all__ = ["HOLDINGS", "Answer", "Caution", "Holdings", "HostMemory", "Instant", "Memory", "MemoryEstimate", "OtherPeaks", "Verdict"]
