@@ -28,14 +28,28 @@ class Card:
     link: Link
     """what joins the GPUs of one node in the form in which this card is usually sold"""
     link_bytes_per_second_bidirectional: float | None
+    """of NVLink, xGMI or a bridge; None where PCIe is the only way"""
     pcie_generation: int | None
     power_watt: int | None
     trains_bf16: bool
     trains_fp8: bool
     has_flash_attention: bool
     sources: str
+    """codes of the sources table, separated by ``;``"""
     confidence: Literal["high", "medium", "low"]
     notes: str = ""
+    usable_bytes_seen: int | None = None
+    """the smallest total capacity that torch was seen to print for this card; None: no sighting (see ``usable_bytes``)"""
+    usable_source: str = ""
+    """where that was seen"""
+    form_factor: str = ""
+    bridge_gpus: int | None = None
+    """how many cards one bridge joins; None: no bridge exists"""
+    pcie_peer: bool | None = None
+    """the stock driver lets two of these cards copy over PCIe without passing host memory"""
+    pcie_lanes: int = 16
+    seen: str = ""
+    """the day on which the figures were collected"""
 
     @property
     def total_bytes(self) -> int:
