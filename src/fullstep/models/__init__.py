@@ -1,5 +1,22 @@
 """Model shapes: exact parameter counts and block structure from a Hugging Face config."""
 
+from fullstep.models.catalogue import BundledModel, bundled_models, find_model
+from fullstep.models.config import read_config, shape_from_config, supported_model_types
 from fullstep.models.shape import Attention, Block, FeedForward, Linear, ModelShape, Norm, NormPlace, Role
 
-__all__ = ["Attention", "Block", "FeedForward", "Linear", "ModelShape", "Norm", "NormPlace", "Role"]
+__all__ = [
+    "Attention",
+    "Block",
+    "BundledModel",
+    "FeedForward",
+    "Linear",
+    "ModelShape",
+    "Norm",
+    "NormPlace",
+    "Role",
+    "bundled_models",
+    "find_model",
+    "read_config",
+    "shape_from_config",
+    "supported_model_types",
+]

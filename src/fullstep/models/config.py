@@ -1,0 +1,114 @@
+"""A Hugging Face config, as a table of keys, to a model shape; and configs from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fullstep.errors import Fault, InputError, UnsupportedError
+from fullstep.models.architectures import ARCHITECTURES, TEXT_PARTS
+from fullstep.models.build import build_shape
+from fullstep.models.reader import shown
+from fullstep.models.shape import ModelShape
+
+LARGEST_CONFIG_BYTES = 10**6
+_LANGUAGE_PART = "the language part of a model that takes more than text"
+
+
+def supported_model_types() -> tuple[str, ...]:
+    """The values of ``model_type`` that can be sized, in alphabetical order."""
+    return tuple(sorted(ARCHITECTURES))
+
+
+def shape_from_config(config: Mapping[str, Any], name: str = "") -> ModelShape:
+    """The shape of the model that a Hugging Face config describes; keys that it leaves out have its class's defaults.
+
+    Args:
+        config: the keys of a ``config.json``; only ``model_type`` is required.
+        name: what the user calls the model; it is kept in the shape.
+
+    Raises:
+        InputError: a key is missing, of the wrong type or out of range; all faults are in it.
+        UnsupportedError: the model type is not covered.
+
+    >>> shape_from_config({"model_type": "gpt2"}).parameters
+    124439808
+    """
+    try:
+        text = json.dumps(config if type(config) is dict else dict(config))
+    except (TypeError, ValueError, RecursionError) as error:
+        found = "too deeply nested" if isinstance(error, RecursionError) else str(error)[:80]
+        raise InputError(Fault("model config", found, "a table of JSON values: text, numbers, true, false, null, lists, tables")) from None
+    return _shape_from_text(text, name)
+
+
+@lru_cache(maxsize=1024)
+def _shape_from_text(text: str, name: str) -> ModelShape:
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(Fault("model config", "numbers of thousands of digits or deep nesting", "a table of JSON values")) from None
+    covers = ""
+    inner = config.get("text_config") or config.get("llm_config")
+    if isinstance(inner, dict) and inner:
+        covers = _LANGUAGE_PART
+        config = {**{key: config[key] for key in ("tie_word_embeddings",) if key in config}, **inner} | _text_type(config, inner)
+    elif config.get("model_type") in TEXT_PARTS:
+        covers = _LANGUAGE_PART
+    model_type = config.get("model_type")
+    if isinstance(model_type, str):
+        model_type = TEXT_PARTS.get(model_type, model_type)
+    architecture = ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
+    if architecture is None:
+        raise _unknown_type(model_type)
+    return build_shape(config, architecture, name, covers)
+
+
+def _text_type(config: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any]:
+    """The language part's own model type; old files leave it to the class of the whole model."""
+    return {"model_type": inner.get("model_type") or TEXT_PARTS.get(str(config.get("model_type")))}
+
+
+def _unknown_type(model_type: object) -> InputError:
+    if not isinstance(model_type, str) or not model_type:
+        found = "missing" if model_type is None else f"found {shown(model_type)}"
+        return InputError(Fault("model config: model_type", found, "the name of a model type, for example llama"))
+    known = supported_model_types()
+    near = get_close_matches(model_type[:64].lower(), known, n=4, cutoff=0.5)
+    return UnsupportedError(
+        Fault(
+            "model config: model_type",
+            f"{shown(model_type)} is not among the {len(known)} model types that the formulas cover",
+            f"nearest: {', '.join(near)}" if near else "for example llama, mistral, qwen2, gemma2",
+            "`fullstep trace` runs one step of the model's own class without its weights and measures what the formulas cannot say.",
+        )
+    )
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """The table in a ``config.json``: the file itself or the folder that it is in.
+
+    Raises:
+        InputError: there is no such file, it is larger than 1 MB, or it is not a JSON table.
+    """
+    file = Path(path)
+    try:
+        if file.is_dir():
+            file = file / "config.json"
+        if not file.is_file():
+            raise InputError(Fault(str(file)[:200], "there is no such file", "a config.json, or a folder with one in it"))
+        size_bytes = file.stat().st_size
+        if size_bytes > LARGEST_CONFIG_BYTES:
+            found = f"{size_bytes:,} bytes"
+            raise InputError(Fault(str(file)[:200], found, f"at most {LARGEST_CONFIG_BYTES:,} bytes", "Is this a config.json?"))
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, RecursionError, ValueError) as error:
+        found = "too deeply nested" if isinstance(error, RecursionError) else f"cannot be read: {str(error)[:120]}"
+        raise InputError(Fault(str(file)[:200], found, "a JSON file of at most 1 MB")) from None
+    if not isinstance(config, dict):
+        raise InputError(Fault(str(file)[:200], f"holds {shown(config)}", "a table of keys, as a config.json is"))
+    return config
