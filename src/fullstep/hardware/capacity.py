@@ -11,22 +11,23 @@ from functools import cache
 
 from fullstep.hardware.card import Card
 from fullstep.hardware.catalogue import all_cards
-from fullstep.quantities import GIB
 
 
 def usable_bytes(card_or_total: Card | int) -> int:
     """Bytes that torch can use of a card, or of a total in bytes that the driver reports.
 
     Seen for this very card: that figure. Otherwise the rule of the nearest: of the cards with both figures known, take
-    those nearest in total size and of them the one where the driver leaves least, and apply the share that it leaves::
+    the one nearest in total size (of several equally near, the one where the driver leaves least), and apply the share
+    that it leaves::
 
         usable = total * usable_seen(nearest) / total(nearest)
 
-    A total larger or smaller than any that was seen takes the nearest one too.
+    A total larger or smaller than any that was seen takes the nearest one too. Figures are those of Linux; the Windows
+    driver lends host memory and reports more.
 
     >>> from fullstep.hardware import find_card
     >>> round(usable_bytes(find_card("H100-SXM")) / 2**30, 2)
-    79.1
+    79.11
 
     Args:
         card_or_total: a card of the catalogue, or what the driver reports as total [bytes].
@@ -48,7 +49,7 @@ def is_usable_seen(card: Card) -> bool:
 
 @cache
 def _usable_share(total_bytes: int) -> float:
-    _, share = min((abs(total - total_bytes) // GIB, share) for total, share in _sightings())
+    _, share = min((abs(total - total_bytes), share) for total, share in _sightings())
     return share
 
 
@@ -58,5 +59,5 @@ def _sightings() -> tuple[tuple[int, float], ...]:
     return tuple(
         (card.reported_bytes, card.usable_bytes_seen / card.reported_bytes)
         for card in all_cards()
-        if card.reported_bytes is not None and card.usable_bytes_seen is not None
+        if card.reported_bytes is not None and card.usable_bytes_seen is not None and card.usable_bytes_seen < card.reported_bytes
     )

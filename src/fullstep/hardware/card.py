@@ -53,5 +53,8 @@ class Card:
 
     @property
     def total_bytes(self) -> int:
-        """What the driver reports; where nobody published it, the marketing size read as 10^9 bytes (the cautious reading)."""
-        return self.reported_bytes if self.reported_bytes is not None else self.marketing_bytes
+        """What the driver reports; where nobody published it, the marketing size read as 10^9 bytes (the cautious reading),
+        but never less than what torch was seen to have."""
+        if self.reported_bytes is not None:
+            return self.reported_bytes
+        return max(self.marketing_bytes, self.usable_bytes_seen or 0)
