@@ -19,6 +19,7 @@ DATA = Path(__file__).parent / "data"
 _CARDS = DATA / "cards.csv"
 _LONGEST_NAME = 80
 _TERA = 10**12
+_NO_DISTINCTION = str.maketrans("", "", " \t\n-_./,:()[]")
 
 
 @cache
@@ -59,6 +60,8 @@ def find_card(name: str) -> Card:
     """
     if len(name) > _LONGEST_NAME:
         raise InputError(Fault("machine.gpu", f"a name of {len(name)} characters", f"at most {_LONGEST_NAME}"))
+    if name in card_rows():
+        return card(name)
     keys = _keys_by_name().get(plain_name(name), ())
     if len(keys) == 1:
         return card(keys[0])
@@ -75,7 +78,7 @@ def plain_name(name: str) -> str:
     >>> plain_name("RTX 4060 Ti-16GB")
     'rtx4060ti16gb'
     """
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    return name.lower().translate(_NO_DISTINCTION)
 
 
 @cache
