@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from fullstep.evidence import Assumption
 from fullstep.hardware import Card, Link
+from fullstep.job.worksheet import Worksheet
 from fullstep.models import ModelShape
 from fullstep.quantities import DType
 
@@ -204,5 +205,5 @@ class Job:
     assumptions: tuple[Assumption, ...] = ()
     cautions: tuple[tuple[str, str], ...] = ()
     """(code, text) found while reading the worksheet"""
-    worksheet: Mapping[str, Any] = field(default_factory=dict)
-    """the validated worksheet that this job was made from, nested as in the file, defaults not filled in"""
+    worksheet: Worksheet = field(default_factory=Worksheet)
+    """the validated worksheet that this job was made from, nested as in the file, defaults not filled in (a Mapping)"""

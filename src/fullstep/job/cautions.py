@@ -1,0 +1,65 @@
+"""Codes of all cautions: things that are allowed, but that somebody should know before spending money.
+
+Codes are given out here and nowhere else, so that each has one meaning and a place in docs/cautions.md: F001-F099 for the
+worksheet, F100-F199 for memory, F200-F299 for planning.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class CautionKind(NamedTuple):
+    """A title and an explanation for docs/cautions.md."""
+
+    title: str
+    explanation: str
+
+
+CAUTIONS: dict[str, CautionKind] = {
+    "F001": CautionKind(
+        "A setting has no effect",
+        "A key is stated that nothing reads under the other settings, for example an adapter's rank under full fine-tuning. Take it out, or check the setting that makes it idle.",
+    ),
+    "F002": CautionKind(
+        "Some targets are not modules of the model",
+        "A list of target modules often covers several families of models. Names that this model does not have get no adapter.",
+    ),
+    "F003": CautionKind(
+        "The card does not train bfloat16 in hardware",
+        "Cards before compute capability 8.0 emulate bfloat16: it runs, slowly. Use float16, or another card.",
+    ),
+    "F004": CautionKind(
+        "ZeRO-3 does not split a quantized base",
+        "DeepSpeed partitions floating-point parameters; 4-bit and 8-bit weights of bitsandbytes and GPTQ stay whole on every GPU. FSDP can split 4-bit weights.",
+    ),
+    "F005": CautionKind(
+        "Parameters cannot be offloaded under this strategy",
+        "DeepSpeed reads offload_param at stage 3 only; without sharding nothing moves parameters to host memory. The setting does nothing.",
+    ),
+    "F006": CautionKind(
+        "The card has no flash attention kernel",
+        "FlashAttention needs compute capability 8.0 or newer (or its vendor's own build). Use sdpa.",
+    ),
+    "F007": CautionKind(
+        "FSDP offloads parameters together with optimizer states",
+        "PyTorch's CPU offload of FSDP moves sharded parameters, gradients and states together; states alone cannot be moved.",
+    ),
+    "F008": CautionKind(
+        "Prefix tuning and activation checkpointing do not go together",
+        "peft refuses prefix tuning for a model with gradient checkpointing, because the prefix lives in the key/value cache.",
+    ),
+    "F009": CautionKind(
+        "The memory of the card is not published",
+        "Nobody published what the driver reports for this card; its marketing size read as 10^9 bytes stands in. State machine.gpu_memory_gib as nvidia-smi shows it.",
+    ),
+    "F010": CautionKind(
+        "The formulas cover only a part of the model",
+        "Of a vision-language or audio model only the language part is sized.",
+    ),
+    "F011": CautionKind(
+        "Rows are longer than the model's positions",
+        "The configuration states a maximum position below batch.sequence_tokens; training beyond it needs changed positions.",
+    ),
+}
+"""code -> what it means"""

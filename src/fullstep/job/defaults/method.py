@@ -1,0 +1,164 @@
+"""Defaults of the section method: the kind of adapter, where it sits, and the number format of the frozen base."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from fullstep.job.defaults.filler import Filler
+from fullstep.job.job import Method
+from fullstep.job.keys import REFUSED_OBJECTIVES, TRACED_METHODS
+from fullstep.models import ModelShape
+
+LORA_FAMILY = frozenset(("lora", "qlora", "dora"))
+IA3_TARGETS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("llama", "mistral"), ("k_proj", "v_proj", "down_proj")),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), ("q_proj", "v_proj", "down_proj")),
+    **dict.fromkeys(("gpt2", "gpt_bigcode"), ("c_attn", "c_proj")),
+    **dict.fromkeys(("gpt_neox", "bloom", "falcon"), ("query_key_value", "dense_4h_to_h")),
+    "mixtral": ("k_proj", "v_proj", "w2"),
+    "opt": ("q_proj", "k_proj", "fc2"),
+    "gptj": ("q_proj", "v_proj", "fc_out"),
+    "phi": ("q_proj", "v_proj", "fc2"),
+}
+"""peft 0.21.2, TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING"""
+
+
+def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | None, framework: str) -> Method:
+    """The whole section. Kinds and objectives that the formulas do not cover are noted as such."""
+    take = filler.take
+    kind = take(values, "kind", "method.kind", "full", "full fine-tuning unless an adapter is named")
+    objective = take(values, "objective", "method.objective", "sft", "supervised fine-tuning unless another loss is named")
+    if kind in TRACED_METHODS:
+        allowed = "full, lora, qlora, dora, ia3, prefix_tuning, bottleneck"
+        filler.not_covered("method.kind", f'"{kind}", which the formulas do not cover', allowed, "Measure it without a GPU: `fullstep trace`.")
+    if objective in REFUSED_OBJECTIVES:
+        filler.not_covered(
+            "method.objective", f'"{objective}", which is not covered yet', "sft, dpo, orpo, kto, reward", "Size its policy update as sft."
+        )
+    if kind == "full":
+        return _full(filler, values, objective)
+    rank = 16
+    if kind != "ia3":
+        rank = take(values, "rank", "method.rank", 16, "a common choice")
+    quantization, double, upcast = _quantization(filler, values, kind, framework)
+    return Method(
+        kind=kind,
+        rank=rank,
+        targets=_targets(filler, values, kind, shape) if shape is not None else (),
+        train_modules=_train_modules(filler, values, shape),
+        dropout=take(values, "dropout", "method.dropout", 0, "peft's default") if kind in LORA_FAMILY else values.get("dropout", 0),
+        quantization=quantization,
+        double_quantization=double,
+        upcast_unquantized=upcast,
+        objective=objective,
+    )
+
+
+def _full(filler: Filler, values: Mapping[str, Any], objective: Any) -> Method:
+    if values.get("quantization", "none") != "none":
+        found = f'"{values["quantization"]}" with method.kind "full"'
+        filler.fault("method.quantization", found, "none", "A quantized base stays frozen: use an adapter (method.kind = \"qlora\").")
+    idle = [name for name in ("rank", "targets", "dropout", "double_quantization", "upcast_unquantized") if name in values]
+    idle += ["train_modules"] if values.get("train_modules") else []
+    if idle:
+        text = ", ".join(f"method.{name}" for name in idle)
+        filler.caution("F001", f"{text} without effect: full fine-tuning has no adapter and no frozen base")
+    return Method(
+        kind="full", rank=0, targets=(), train_modules=(), dropout=0, quantization="none",
+        double_quantization=False, upcast_unquantized=False, objective=objective,
+    )  # fmt: skip
+
+
+def _quantization(filler: Filler, values: Mapping[str, Any], kind: str, framework: str) -> tuple[Any, bool, bool]:
+    take = filler.take
+    qlora = kind == "qlora"
+    why = "QLoRA's number format" if qlora else "the base is not quantized unless that is asked for"
+    quantization = take(values, "quantization", "method.quantization", "nf4" if qlora else "none", why)
+    if quantization == "none":
+        if qlora:
+            filler.fault("method.quantization", '"none" with method.kind "qlora"', "nf4, fp4, int8, fp8, gptq, mxfp4", "Or use method.kind = \"lora\".")
+        idle = [name for name in ("double_quantization", "upcast_unquantized") if values.get(name)]
+        if idle:
+            filler.caution("F001", f"{', '.join('method.' + name for name in idle)} without effect: the base is not quantized")
+        return quantization, False, False
+    double = values.get("double_quantization", False)
+    if quantization in ("nf4", "fp4"):
+        double = take(values, "double_quantization", "method.double_quantization", False, "default of bitsandbytes")
+    upcasts = qlora and framework == "transformers" and quantization != "gptq"
+    if upcasts:
+        why = "peft's prepare_model_for_kbit_training casts what is not quantized to float32"
+    elif quantization == "gptq":
+        why = "peft's prepare_model_for_kbit_training leaves the dtypes of a GPTQ model alone"
+    else:
+        why = "not done by this framework"
+    return quantization, double, take(values, "upcast_unquantized", "method.upcast_unquantized", upcasts, why)
+
+
+class _ById:
+    """A shape as a cache key by identity: its own hash walks through every block."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: ModelShape) -> None:
+        self.shape = shape
+
+    def __hash__(self) -> int:
+        return id(self.shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.shape is self.shape
+
+
+@lru_cache(maxsize=256)
+def _modules(key: _ById) -> tuple[tuple[str, ...], frozenset[str]]:
+    shape = key.shape
+    every = [linear for block in shape.blocks for linear in block.linears]
+    linears = tuple(dict.fromkeys(linear.name for linear in every if not linear.stacked))
+    return linears, frozenset({linear.name for linear in every} | {shape.embedding_name, shape.head_name})
+
+
+def linear_modules(shape: ModelShape) -> tuple[str, ...]:
+    """Names of all linear modules but the head, as "all-linear" finds them (stacked experts are no modules)."""
+    return _modules(_ById(shape))[0]
+
+
+def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelShape) -> tuple[str, ...]:
+    if kind in ("prefix_tuning", "bottleneck"):
+        if "targets" in values:
+            filler.caution("F001", f"method.targets without effect under {kind}")
+        return ()
+    linears, known = _modules(_ById(shape))
+    stated = values.get("targets")
+    if stated is None:
+        usual = IA3_TARGETS.get(shape.model_type, ()) if kind == "ia3" else shape.default_adapter_targets
+        usual = tuple(name for name in usual if name in known)
+        if usual:
+            filler.take(values, "targets", "method.targets", usual, f"peft's default for {shape.model_type}")
+            return usual
+        filler.take(values, "targets", "method.targets", "all-linear", f"peft has no default for {shape.model_type}")
+        return linears
+    if stated == "all-linear":
+        return linears
+    found = tuple(dict.fromkeys(last for name in stated if (last := name.rpartition(".")[2]) in known))
+    if not found:
+        filler.fault("method.targets", f"{', '.join(stated[:8]) or 'an empty list'}: no module of {shape.name}", f'"all-linear" or some of {", ".join(sorted(known))}')
+        return ()
+    if len(found) < len(stated):
+        missing = [name for name in stated if name.rpartition(".")[2] not in known]
+        if missing:
+            filler.caution("F002", f"no module of {shape.name} is called {', '.join(missing[:8])}: no adapter there")
+    return found
+
+
+def _train_modules(filler: Filler, values: Mapping[str, Any], shape: ModelShape | None) -> tuple[str, ...]:
+    stated = filler.take(values, "train_modules", "method.train_modules", (), "nothing is trained in full beside the adapter")
+    if not stated or shape is None:
+        return tuple(stated)
+    _, known = _modules(_ById(shape))
+    names = tuple(dict.fromkeys(name.rpartition(".")[2] for name in stated))
+    missing = [name for name in names if name not in known and "norm" not in name and "ln" not in name]
+    if missing:
+        filler.caution("F002", f"no module of {shape.name} is called {', '.join(missing[:8])}: nothing of method.train_modules there")
+    return tuple(name for name in names if name not in missing)

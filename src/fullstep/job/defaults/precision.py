@@ -1,0 +1,97 @@
+"""Defaults of the sections precision and optimizer: dtypes of everything kept, and the optimizer's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fullstep.job.defaults.filler import Filler
+from fullstep.job.defaults.layout import SHARDED, ZERO
+from fullstep.job.job import Optimizer, Precision
+
+CASTS_ADAPTERS = frozenset(("transformers", "axolotl", "llamafactory"))
+"""frameworks on the Trainer, which runs adapters under autocast"""
+MULTI_TENSOR = frozenset(("adamw", "adam", "sgd", "sgd_momentum"))
+"""optimizers with foreach and fused kernels in torch.optim"""
+LOW_BIT = frozenset(("adamw_8bit", "lion_8bit", "paged_adamw_8bit", "adamw_4bit"))
+
+
+def precision_of(filler: Filler, values: Mapping[str, Any], full: bool, strategy: str, implementation: str, framework: str) -> Precision:
+    """The whole section; ``full``: every weight is trained, not an adapter."""
+    take = filler.take
+    weights = take(values, "weights", "precision.weights", "bfloat16", "what checkpoints are published in")
+    compute = take(values, "compute", "precision.compute", "bfloat16", "usual since cards train it in hardware")
+    adapters = "float32"
+    if not full:
+        adapters = take(values, "adapters", "precision.adapters", "float32", "peft keeps adapters in float32 (autocast_adapter_dtype)")
+    trained = weights if full else adapters
+    low = trained != "float32"
+    if "master_weights" in values:
+        master = values["master_weights"]
+        if master and not low:
+            key = "precision.weights" if full else "precision.adapters"
+            filler.fault("precision.master_weights", f"true, but what trains is float32 already ({key})", "false", "Or train bfloat16 or float16 weights.")
+    else:
+        keeps = strategy in ZERO or "megatron" in (implementation, framework)
+        why = "DeepSpeed and Megatron keep them beside bfloat16 and float16 weights" if keeps and low else "no separate copy in this set-up"
+        master = take(values, "master_weights", "precision.master_weights", keeps and low, why)
+    gathered = "bfloat16" if compute == "fp8" else compute
+    gradients = (
+        take(values, "gradients", "precision.gradients", gathered, "as compute, beside master weights")
+        if master
+        else take(values, "gradients", "precision.gradients", trained, "as what is trained")
+    )
+    if "reduce" in values:
+        reduce = values["reduce"]
+    elif strategy in SHARDED:
+        reduce = take(values, "reduce", "precision.reduce", "float32", "state is sharded")
+    else:
+        reduce = take(values, "reduce", "precision.reduce", gradients, "as gradients")
+    autocast = values.get("autocast")
+    if autocast is None:
+        autocast, why = _autocast(weights, gathered, full, strategy, framework)
+        take(values, "autocast", "precision.autocast", autocast, why)
+    return Precision(
+        weights=weights, compute=compute, autocast=autocast, gradients=gradients, adapters=adapters, reduce=reduce, master_weights=master
+    )
+
+
+def _autocast(weights: str, gathered: str, full: bool, strategy: str, framework: str) -> tuple[bool, str]:
+    if strategy in SHARDED:
+        return False, "sharded weights are gathered in the compute dtype instead"
+    if weights != gathered:
+        return True, "weights and compute differ"
+    if not full and framework in CASTS_ADAPTERS:
+        return True, f"{framework} runs adapters under autocast"
+    return False, "weights are in the compute dtype already"
+
+
+def optimizer_of(filler: Filler, values: Mapping[str, Any], precision: Precision, full: bool, strategy: str, implementation: str) -> Optimizer:
+    """The whole section."""
+    take = filler.take
+    name = take(values, "name", "optimizer.name", "adamw", "the usual choice")
+    kernels = values.get("implementation")
+    if kernels is None:
+        if strategy in ZERO and implementation == "deepspeed":
+            kernels, why = "deepspeed", "DeepSpeed steps over its own flat partitions"
+        elif name in MULTI_TENSOR:
+            kernels, why = "foreach", "default of torch.optim on CUDA"
+        else:
+            kernels, why = "single", f"{name} steps one parameter at a time"
+        take(values, "implementation", "optimizer.implementation", kernels, why)
+    elif kernels == "fused" and name not in MULTI_TENSOR:
+        filler.fault("optimizer.implementation", f'"fused" with optimizer.name "{name}"', "foreach, single", "Fused kernels exist for adamw, adam, sgd, sgd_momentum.")
+    if name in LOW_BIT:
+        packed = "two 4-bit states share one byte" if name == "adamw_4bit" else "8-bit states"
+        state = take(values, "state_dtype", "optimizer.state_dtype", "int8", packed)
+    elif precision.master_weights:
+        state = take(values, "state_dtype", "optimizer.state_dtype", "float32", "as the master weights")
+    else:
+        trained = precision.weights if full else precision.adapters
+        state = take(values, "state_dtype", "optimizer.state_dtype", trained, "as what is trained")
+    return Optimizer(
+        name=name,
+        implementation=kernels,
+        state_dtype=state,
+        in_backward=take(values, "in_backward", "optimizer.in_backward", False, "gradients are kept until the step"),
+    )

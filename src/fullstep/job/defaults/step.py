@@ -1,0 +1,84 @@
+"""Defaults of the sections batch and step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fullstep.job.defaults.filler import Filler
+from fullstep.job.habits import Habits
+from fullstep.job.job import Batch, Step
+
+
+def batch_of(filler: Filler, values: Mapping[str, Any], data_parallel: int) -> Batch:
+    """The whole section; accumulation follows from global_rows where that is stated."""
+    take = filler.take
+    sequence = take(values, "sequence_tokens", "batch.sequence_tokens", 2048, "a common length; state yours, memory grows with it")
+    rows = take(values, "micro_batch", "batch.micro_batch", 1, "one row at a time")
+    packed = take(values, "packed", "batch.packed", True, "rows are filled")
+    if packed:
+        useful = values.get("mean_sample_tokens", sequence)
+    else:
+        useful = take(values, "mean_sample_tokens", "batch.mean_sample_tokens", sequence, "padding is not stated")
+    if useful > sequence:
+        filler.fault("batch.mean_sample_tokens", f"{useful} in rows of {sequence} tokens", f"at most batch.sequence_tokens ({sequence})")
+    return Batch(
+        sequence_tokens=sequence,
+        micro_batch=rows,
+        accumulation=_accumulation(filler, values, rows, data_parallel),
+        packed=packed,
+        mean_sample_tokens=useful,
+    )
+
+
+def _accumulation(filler: Filler, values: Mapping[str, Any], rows: int, data_parallel: int) -> int:
+    wanted = values.get("global_rows")
+    if wanted is None:
+        return int(filler.take(values, "accumulation", "batch.accumulation", 1, "no accumulation"))
+    pass_rows = rows * data_parallel
+    if wanted % pass_rows:
+        below, above = wanted // pass_rows * pass_rows, -(-wanted // pass_rows) * pass_rows
+        near = f"{below} or {above}" if below else f"{above}"
+        text = f"{wanted} rows do not divide by {rows} rows * {data_parallel} data-parallel ranks"
+        filler.fault("batch.global_rows", text, f"a multiple of {pass_rows}", f"Nearest: {near}. Or change batch.micro_batch.")
+        return 1
+    needed: int = wanted // pass_rows
+    stated = values.get("accumulation")
+    if stated is None:
+        filler.take(values, "accumulation", "batch.accumulation", needed, "follows from batch.global_rows")
+    elif stated != needed:
+        text = f"{stated}, but batch.global_rows = {wanted} needs {needed}"
+        filler.fault("batch.accumulation", text, f"{needed}", f"Or batch.global_rows = {stated * pass_rows}; one of the two keys is enough.")
+    return needed
+
+
+def framework_of(filler: Filler, values: Mapping[str, Any]) -> str:
+    """The training framework, which other defaults hang on."""
+    name: str = filler.take(values, "framework", "step.framework", "transformers", "the most used")
+    return name
+
+
+def step_of(filler: Filler, values: Mapping[str, Any], framework: Any, habits: Habits) -> Step:
+    """The whole section."""
+    take = filler.take
+    if "framework_version" not in values:
+        take(values, "framework_version", "step.framework_version", habits.version, "newest known")
+    return Step(
+        activation_checkpointing=take(values, "activation_checkpointing", "step.activation_checkpointing", "none", "off unless asked for"),
+        attention=take(values, "attention", "step.attention", "sdpa", "default of transformers 5 and torch"),
+        loss=take(values, "loss", "step.loss", "standard", f"as {framework} does it"),
+        activation_offload=take(values, "activation_offload", "step.activation_offload", False, "off unless asked for"),
+        compile=take(values, "compile", "step.compile", False, "off unless asked for"),
+        framework=framework,
+        framework_version=habits.version,
+        loss_input_dtype=_habit(filler, values, "loss_input_dtype", "step.loss_input_dtype", habits),
+        keeps_outputs=_habit(filler, values, "keeps_outputs", "step.keeps_outputs", habits),
+        gradients_cleared=_habit(filler, values, "gradients_cleared", "step.gradients_cleared", habits),
+        expandable_segments=take(values, "expandable_segments", "step.expandable_segments", False, "default of torch's allocator"),
+    )
+
+
+def _habit(filler: Filler, values: Mapping[str, Any], name: str, dotted: str, habits: Habits) -> Any:
+    if name in values:
+        return values[name]
+    return filler.take(values, name, dotted, getattr(habits, name), habits.sources[name])

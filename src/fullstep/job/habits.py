@@ -1,0 +1,79 @@
+"""Memory habits of training frameworks, by version, from the table ``data/habits.json`` where each has its source."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fullstep.job.job import GradientsCleared, Loading
+from fullstep.quantities import DType
+
+_TABLE = Path(__file__).parent / "data" / "habits.json"
+_NUMBERS = re.compile(r"[0-9]+")
+
+
+class Habits(NamedTuple):
+    """What a framework of a version does when nobody asks it to do otherwise; ``sources`` by field."""
+
+    version: str
+    """the version looked up; "newest" where the table knows no number"""
+    loss_input_dtype: DType
+    keeps_outputs: bool
+    gradients_cleared: GradientsCleared
+    loading: Loading
+    sources: dict[str, str]
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """A version as numbers that compare; what is no number counts as newest.
+
+    >>> version_numbers("4.48.1") < version_numbers("4.57") < version_numbers("newest")
+    True
+    """
+    head = version.split("+", 1)[0]
+    numbers = tuple(int(number) for number in _NUMBERS.findall(head)[:4])
+    return numbers or (10**6,)
+
+
+@lru_cache(maxsize=512)
+def habits_of(framework: str, version: str | None, implementation: str, sharded: str) -> Habits:
+    """Habits of ``framework`` at ``version`` (None: newest known) under a layout.
+
+    Args:
+        framework: a value of ``step.framework``.
+        version: as stated, or None.
+        implementation: a value of ``layout.implementation``.
+        sharded: "fsdp", "zero" or "" by strategy.
+    """
+    table = _table()
+    entry = table[framework]
+    version = version or entry["newest"]
+    # an unknown version of a framework built on another one is taken to run on that one's newest
+    numbers = version_numbers(version) if entry.get("version_of") in (None, "transformers") else version_numbers("newest")
+    rows = [*table[entry["like"]]["rows"], *entry["rows"]] if "like" in entry else entry["rows"]
+    found: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for row in rows:
+        if _holds(row, numbers, implementation, sharded):
+            for field in ("loss_input_dtype", "keeps_outputs", "gradients_cleared", "loading"):
+                if field in row:
+                    found[field] = row[field]
+                    sources[field] = row["source"]
+    return Habits(version=version, sources=sources, **found)
+
+
+def _holds(row: dict[str, Any], numbers: tuple[int, ...], implementation: str, sharded: str) -> bool:
+    if "from" in row and numbers < version_numbers(row["from"]):
+        return False
+    if "below" in row and numbers >= version_numbers(row["below"]):
+        return False
+    return row.get("layout_implementation", implementation) == implementation and row.get("sharded", sharded) == sharded
+
+
+@cache
+def _table() -> dict[str, Any]:
+    frameworks: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))["frameworks"]
+    return frameworks
