@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Flag = bool | str
 """True, False, or the config key that decides; ``not KEY`` turns the key round."""
 
-Windows = Literal["none", "every", "all", "qwen", "qwen_moe", "alternate", "pattern", "first_pattern", "unrotated", "local"]
+Windows = Literal["none", "every", "all", "qwen", "qwen_moe", "alternate", "pattern", "first_pattern", "unrotated", "only_stated", "local"]
 
 Derive = Callable[["ConfigReader"], Mapping[str, Any]]
 """Values that the config's own class works out from other keys; they stand in for keys that the config does not state."""
@@ -89,8 +89,8 @@ class FeedForwardPlan:
     """one projection to both in place of gate and up"""
     bias: Flag = False
     inner_norm: bool = False
-    other_parameters: int = 0
-    """learned numbers of the activation function"""
+    learned_activations: Mapping[str, int] = field(default_factory=dict)
+    """activation functions that learn: how many numbers"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

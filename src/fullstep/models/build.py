@@ -31,7 +31,6 @@ def build_shape(config: Mapping[str, Any], architecture: Architecture, name: str
     heads = read_heads(reader, architecture.attention, hidden)
     layers = reader.whole("num_hidden_layers", high=LARGEST_LAYERS)
     reader.check_spelling(_SIZE_KEYS)
-    reader.raise_faults()
     blocks, order = _blocks(reader, hidden, heads, layers)
     around = _around(reader, hidden)
     reader.raise_faults()
@@ -129,16 +128,16 @@ def _around(reader: ConfigReader, hidden: int) -> dict[str, Any]:
     vectors = _norm_vectors(reader)
     learned = (positions or 0) + architecture.extra_positions if architecture.learned_positions else 0
     norm = Norm(place="attention_input", kind=architecture.norm_kind, width=hidden, parameters=vectors * hidden)
-    return dict(
-        vocabulary=vocabulary,
-        embedding_parameters=vocabulary * width,
-        position_parameters=learned * hidden,
-        embedding_other_parameters=projection + (vectors * hidden if architecture.embedding_norm else 0),
-        final_norm=norm if reader.decide(architecture.final_norm) else None,
-        final_other_parameters=projection,
-        head_parameters=(0 if tied else vocabulary * width) + (vocabulary if head_bias else 0),
-        head_bias=head_bias,
-        tied=tied,
-        logit_softcap=bool(reader.raw("final_logit_softcapping")),
-        maximum_positions=positions,
-    )
+    return {
+        "vocabulary": vocabulary,
+        "embedding_parameters": vocabulary * width,
+        "position_parameters": learned * hidden,
+        "embedding_other_parameters": projection + (vectors * hidden if architecture.embedding_norm else 0),
+        "final_norm": norm if reader.decide(architecture.final_norm) else None,
+        "final_other_parameters": projection,
+        "head_parameters": (0 if tied else vocabulary * width) + (vocabulary if head_bias else 0),
+        "head_bias": head_bias,
+        "tied": tied,
+        "logit_softcap": bool(reader.raw("final_logit_softcapping")),
+        "maximum_positions": positions,
+    }

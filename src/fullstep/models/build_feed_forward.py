@@ -21,12 +21,13 @@ def dense_layer(reader: ConfigReader, hidden: int) -> Layer:
     """One feed-forward layer that every token passes."""
     plan = reader.architecture.feed_forward
     width = reader.whole("intermediate_size")
+    activation = reader.text("hidden_act")
     norm = Norm(place="feed_forward_inner", kind="rms", width=width, parameters=width)
     return Layer(
-        FeedForward(gated=plan.gated, intermediate=width, activation=reader.text("hidden_act")),
+        FeedForward(gated=plan.gated, intermediate=width, activation=activation),
         _projections(reader, hidden, width),
         (norm,) if plan.inner_norm else (),
-        plan.other_parameters,
+        plan.learned_activations.get(activation, 0),
     )
 
 

@@ -17,7 +17,8 @@ def layer_windows(reader: ConfigReader, plan: AttentionPlan, layers: int) -> lis
     ``every``: all layers slide when the config has a window, whatever ``layer_types`` says; ``all``: the same, but
     ``layer_types`` goes first, as in the rest: ``qwen``: those from ``max_window_layers`` on; ``qwen_moe``: every second one
     before it; ``alternate``: every second one, from the first on; ``pattern``: all but each n-th; ``first_pattern``: all but
-    the first of each four; ``unrotated``: those without rotary positions; ``local``: by GPT-Neo's ``attention_types``.
+    the first of each four; ``unrotated``: those without rotary positions; ``only_stated``: none;
+    ``local``: by GPT-Neo's ``attention_types``.
     """
     if plan.windows == "none":
         return [None] * layers
@@ -35,8 +36,8 @@ def layer_windows(reader: ConfigReader, plan: AttentionPlan, layers: int) -> lis
 
 
 def _sliding_by_rule(reader: ConfigReader, plan: AttentionPlan, layers: int) -> list[bool]:
-    if plan.windows == "all":
-        return [True] * layers
+    if plan.windows in ("all", "only_stated"):
+        return [plan.windows == "all"] * layers
     if plan.windows == "qwen":
         first = reader.whole("max_window_layers", low=0, high=LARGEST_LAYERS)
         return [layer >= first for layer in range(layers)]
@@ -74,7 +75,7 @@ def layer_rotations(reader: ConfigReader, plan: AttentionPlan, windows: list[int
     """Whether each layer rotates queries and keys."""
     layers = len(windows)
     if plan.unrotated == "full":
-        return [window is not None for window in windows]
+        return [window is not None for window in windows] if any(windows) else [True] * layers
     return [True] * layers if plan.unrotated == "none" else _stated_rotations(reader, layers)
 
 

@@ -12,6 +12,7 @@ from fullstep.models.architecture import Architecture, Flag
 
 LARGEST_SIZE = 10**8
 LARGEST_LAYERS = 10_000
+_LISTS_OF_LAYERS = ("layer_types", "mlp_layer_types", "no_rope_layers", "attention_types")
 _MISSING = object()
 _SHOWN_CHARACTERS = 60
 
@@ -40,8 +41,10 @@ class ConfigReader:
         return f"model config: {key if key in self.config and own not in self.config else own}"
 
     def fault(self, key: str, found: str, allowed: str, remedy: str = "") -> None:
-        """Remembers that ``key`` is wrong; one fault a key is enough."""
+        """Remembers that ``key`` is wrong; one fault a key is enough, and no list fits a faulty number of layers."""
         where = self.where(key)
+        if key in _LISTS_OF_LAYERS and any(fault.where == self.where("num_hidden_layers") for fault in self.faults):
+            return
         if all(fault.where != where for fault in self.faults):
             self.faults.append(Fault(where, found, allowed, remedy))
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from fullstep.models.architecture import Architecture
+from fullstep.models.architectures.deepseek import DEEPSEEK_LIKE
 from fullstep.models.architectures.experts import EXPERTS
+from fullstep.models.architectures.gemma import GEMMA_LIKE
 from fullstep.models.architectures.gpt import GPT_LIKE
+from fullstep.models.architectures.gpt_variants import GPT_VARIANTS
 from fullstep.models.architectures.llama import LLAMA_LIKE
+from fullstep.models.architectures.llama_variants import LLAMA_VARIANTS
 
-ARCHITECTURES: dict[str, Architecture] = {entry.model_type: entry for entry in (*LLAMA_LIKE, *EXPERTS, *GPT_LIKE)}
+_GROUPS = (LLAMA_LIKE, LLAMA_VARIANTS, GEMMA_LIKE, EXPERTS, DEEPSEEK_LIKE, GPT_LIKE, GPT_VARIANTS)
+ARCHITECTURES: dict[str, Architecture] = {entry.model_type: entry for group in _GROUPS for entry in group}
 
 TEXT_PARTS: dict[str, str] = {
+    "aria": "aria_text",
     "gemma3": "gemma3_text",
     "idefics3": "llama",
     "internvl": "qwen2",

@@ -12,7 +12,7 @@ from fullstep.models.architecture import ONE_NORM, Architecture, AttentionPlan, 
 from fullstep.models.reader import ConfigReader
 
 
-def _four_times(reader: ConfigReader) -> Mapping[str, Any]:
+def four_times(reader: ConfigReader) -> Mapping[str, Any]:
     """The feed-forward layer is four times as wide as the hidden size unless the config says otherwise."""
     return {"intermediate_size": 4 * reader.whole("hidden_size")}
 
@@ -30,7 +30,7 @@ GPT2 = Architecture(
         "hidden_act": "gelu_new", "resid_pdrop": 0.1, "attn_pdrop": 0.1, "tie_word_embeddings": True,
     },
     keys=_GPT2_KEYS,
-    derive=_four_times,
+    derive=four_times,
     attention=AttentionPlan(fused="c_attn", output="c_proj", bias=True, output_bias=True, rotary=0.0),
     feed_forward=FeedForwardPlan(gated=False, up="c_fc", down="c_proj", bias=True),
     norm_kind="layer",
