@@ -1,1 +1,83 @@
-"""To be filled."""
+"""The door from the terminal: one file per command, imported only when that command is called.
+
+Exit codes: 0 something fits, or all as asked; 2 the input is at fault; 3 does not fit; 1 a fault of ours; 128 + n stopped by signal n.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+EXIT_OK = 0
+EXIT_OURS = 1
+EXIT_INPUT = 2
+EXIT_DOES_NOT_FIT = 3
+
+COMMANDS: dict[str, str] = {
+    "plan": "the main job: layouts of the worksheet's machine ranked, what does not fit and why",
+    "estimate": "one worksheet exactly as written; two are compared; --jsonl answers thousands",
+    "largest": "the largest micro-batch, row length, rank or model that fits",
+    "init": "a blank worksheet, every key explained",
+}
+_TOP_HELP = """usage: fullstep COMMAND [WORKSHEET] [options]
+
+Choose the GPUs for fine-tuning a language model, and prove that the choice was right.
+
+commands:
+{commands}
+
+options:
+  -h, --help  this text; fullstep COMMAND --help for one command
+  --version   the version
+
+A worksheet is a TOML, YAML or JSON file, or - for standard input; its keys are also flags:
+  fullstep plan --model meta-llama/Llama-3.1-8B --method lora --gpu H100-SXM --gpus 8 --sequence-tokens 4096
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code. Nothing that goes wrong shows a traceback unless FULLSTEP_DEBUG is set."""
+    from fullstep.cli.doorway import guarded  # noqa: PLC0415  (keeps `import fullstep.cli` free of everything)
+
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    return guarded(lambda: _run(words))
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        if len(words) > 1 and words[0] == "help" and words[1] in COMMANDS:
+            return _run_command(words[1], ["--help"])
+        commands = "\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())
+        sys.stdout.write(_TOP_HELP.format(commands=commands))
+        return EXIT_OK if words else EXIT_INPUT
+    if words[0] in ("--version", "-V"):
+        from fullstep import __version__  # noqa: PLC0415
+
+        sys.stdout.write(f"fullstep {__version__}\n")
+        return EXIT_OK
+    if words[0] not in COMMANDS:
+        return _unknown_command(words[0])
+    return _run_command(words[0], words[1:])
+
+
+def _run_command(name: str, words: list[str]) -> int:
+    import argparse  # noqa: PLC0415
+    from importlib import import_module  # noqa: PLC0415
+
+    command = import_module(f"fullstep.cli.{name}")
+    parser = argparse.ArgumentParser(prog=f"fullstep {name}", description=command.__doc__, allow_abbrev=False)
+    command.add_arguments(parser)
+    code: int = command.run(parser.parse_args(words))
+    return code
+
+
+def _unknown_command(word: str) -> int:
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    near = get_close_matches(word, COMMANDS, 1)
+    hint = f' Did you mean "{near[0]}"?' if near else ""
+    sys.stderr.write(f'fullstep: no command is called "{word[:60]}"; there are {", ".join(COMMANDS)}.{hint}\n')
+    return EXIT_INPUT
+
+
+__all__ = ["COMMANDS", "EXIT_DOES_NOT_FIT", "EXIT_INPUT", "EXIT_OK", "EXIT_OURS", "main"]

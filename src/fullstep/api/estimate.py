@@ -1,0 +1,70 @@
+"""One worksheet exactly as written: no search."""
+
+from __future__ import annotations
+
+from fullstep.calibration import compare_with_pilot, outrank
+from fullstep.job import Job, Worksheet, complete
+from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate
+from fullstep.physics import estimate_memory
+from fullstep.plan.verdict import judge, judge_host
+
+
+def estimate(worksheet: Worksheet) -> Answer:
+    """The answer to one worksheet.
+
+    Raises:
+        InputError: the worksheet is at fault, or (UnsupportedError) asks for what the formulas do not cover
+    """
+    return size(complete(worksheet))
+
+
+def compare(*worksheets: Worksheet) -> tuple[Answer, ...]:
+    """The answers to several worksheets, in their order, to be put side by side.
+
+    Raises:
+        InputError: a worksheet is at fault
+    """
+    return tuple(estimate(worksheet) for worksheet in worksheets)
+
+
+def size(job: Job) -> Answer:
+    """The answer to a completed job, by the formulas."""
+    return assemble(job, estimate_memory(job))
+
+
+def assemble(job: Job, estimated: MemoryEstimate) -> Answer:
+    """An estimate becomes an answer: a pilot's figures outrank it, then it is judged.
+
+    Args:
+        job: the completed worksheet
+        estimated: [bytes] what the formulas (or a trace) say of its memory
+    """
+    memory = outrank(estimated, job.measured)
+    machine, goal = job.machine, job.goal
+    judgement = judge(memory.needed, memory.other_peaks, machine.usable_bytes, goal.reserve_fraction)
+    return Answer(
+        parameters=memory.parameters,
+        trainable_parameters=memory.trainable_parameters,
+        memory=Memory(
+            evidence="estimated" if memory is estimated else "measured",
+            allocated_peak_bytes=memory.allocated,
+            reserved_peak_bytes=memory.reserved,
+            device_peak_bytes=memory.device,
+            needed_bytes=memory.needed,
+            peak_at=memory.peak_at,
+            instants=memory.instants,
+            other_peaks=memory.other_peaks,
+            usable_bytes=machine.usable_bytes,
+            verdict=judgement.verdict,
+            reason=judgement.reason,
+        ),
+        host=HostMemory(
+            evidence="estimated",
+            memory_peak_bytes=memory.host_bytes,
+            at=memory.host_at,
+            verdict=judge_host(memory.host_bytes, machine.host_memory_bytes, goal.reserve_fraction),
+        ),
+        assumptions=job.assumptions,
+        warnings=(*(Caution(code, text) for code, text in job.cautions), *memory.cautions),
+        measured=compare_with_pilot(estimated, job.measured) if job.measured else {},
+    )

@@ -1,0 +1,65 @@
+"""The worksheet exactly as written, no search. Two worksheets or more are shown side by side."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_INPUT, EXIT_OK, EXIT_OURS
+from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheets_from
+from fullstep.ledger import Answer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    form.add_argument("--jsonl", action="store_true", help="a worksheet (JSON) a line from standard input, an answer a line out")
+    add_worksheet_arguments(parser, several=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Answers and returns the exit code: 3 where one does not fit."""
+    if arguments.jsonl:
+        return _stream()
+    from fullstep.api.estimate import size  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.job import complete  # noqa: PLC0415
+
+    worksheets = worksheets_from(arguments)
+    jobs = [complete(worksheet) for worksheet in worksheets]
+    answers = [size(job) for job in jobs]
+    if arguments.json:
+        from fullstep.report.json import answer_as_dict, dump  # noqa: PLC0415
+
+        documents = [answer_as_dict(answer) for answer in answers]
+        sys.stdout.write((dump(documents[0]) if len(documents) == 1 else dump({"answers": documents})) + "\n")
+    elif len(jobs) > 1:
+        from fullstep.report.comparison import Column, comparison_text  # noqa: PLC0415
+        from fullstep.report.paper import Paper  # noqa: PLC0415
+
+        columns = [Column(sheet.origin, job, answer) for sheet, job, answer in zip(worksheets, jobs, answers, strict=True)]
+        sys.stdout.write(comparison_text(columns, Paper.of(sys.stdout)))
+    else:
+        from fullstep.plan.remedies import remedies  # noqa: PLC0415
+        from fullstep.plan.trial import Workbench  # noqa: PLC0415
+        from fullstep.report.paper import Paper  # noqa: PLC0415
+        from fullstep.report.text import answer_text  # noqa: PLC0415
+
+        helps = remedies(Workbench(worksheets[0], size)) if _fails(answers[0]) else []
+        sys.stdout.write(answer_text(jobs[0], answers[0], Paper.of(sys.stdout), helps))
+    return EXIT_DOES_NOT_FIT if any(map(_fails, answers)) else EXIT_OK
+
+
+def _fails(answer: Answer) -> bool:
+    return "does_not_fit" in (answer.memory.verdict, answer.host.verdict)
+
+
+def _stream() -> int:
+    from fullstep.api.estimate import estimate  # noqa: PLC0415
+    from fullstep.cli.stream import answer_lines  # noqa: PLC0415
+    from fullstep.job import worksheet_from_mapping  # noqa: PLC0415
+
+    tally = answer_lines(sys.stdin.buffer, sys.stdout, lambda found, name: estimate(worksheet_from_mapping(found, name)))
+    if tally.ours:
+        return EXIT_OURS
+    return EXIT_INPUT if tally.at_fault else EXIT_OK

@@ -1,0 +1,36 @@
+"""The main job: the verdict, the layouts of the worksheet's machine ranked, what does not fit and why, what would help."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK
+from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    add_worksheet_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Searches and returns the exit code: 3 where nothing fits."""
+    from fullstep.api.search import plan  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.cli.progress import progress  # noqa: PLC0415
+
+    worksheet = worksheet_from(arguments)
+    with progress("searching layouts"):
+        found = plan(worksheet)
+    if arguments.json:
+        from fullstep.report.json import dump  # noqa: PLC0415
+        from fullstep.report.plan_json import plan_as_dict  # noqa: PLC0415
+
+        sys.stdout.write(dump(plan_as_dict(found)) + "\n")
+    else:
+        from fullstep.report.paper import Paper  # noqa: PLC0415
+        from fullstep.report.plan_text import plan_text  # noqa: PLC0415
+
+        sys.stdout.write(plan_text(found, Paper.of(sys.stdout)))
+    return EXIT_DOES_NOT_FIT if found.verdict.answer == "nothing_fits" else EXIT_OK

@@ -1,0 +1,231 @@
+"""Every sensible layout x saver x micro-batch of one machine, pruned by what is monotone.
+
+More recomputation and fewer rows never need more memory, so each layout is asked first with the most savers and the fewest
+rows: where that does not fit, the whole layout is ruled out by one estimate. Where it fits, the largest micro-batch of each
+level of savers is found by bisection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fullstep.errors import Fault, InputError
+from fullstep.job import Job
+from fullstep.plan.layouts import LAYOUTS, layout_name
+from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
+from fullstep.plan.trial import Refusal, Trial, Workbench
+
+LAYOUT_DETAILS = tuple(
+    f"layout.{name}"
+    for name in (
+        "implementation", "shards", "reshard_after_forward", "sync_every_micro_batch",
+        "bucket_bytes", "prefetch_units", "max_live_parameters", "loading",
+    )
+)  # fmt: skip
+"""what is said for one strategy and means nothing, or another thing, for the next"""
+
+_OFFERED: dict[str, frozenset[str]] = {
+    "unsloth": frozenset({"single", "ddp"}),
+    "torchtune": frozenset({"single", "ddp", "fsdp"}),
+    "torchtitan": frozenset({"single", "ddp", "fsdp", "fsdp_grad_op", "hsdp"}),
+    "litgpt": frozenset({"single", "ddp", "fsdp"}),
+    "megatron": frozenset({"single", "ddp", "zero1"}),
+    "deepspeed": frozenset({"single", "ddp", "zero1", "zero2", "zero3"}),
+    "fsdp_qlora": frozenset({"single", "ddp", "fsdp"}),
+    "fms_acceleration": frozenset({"single", "ddp", "fsdp", "zero2", "zero3"}),
+}
+"""strategies that a framework brings; frameworks that are not listed bring all of them"""
+
+
+class RuledOut(NamedTuple):
+    """Candidates that share the reason why they are out."""
+
+    what: str
+    closest: Trial | Refusal
+    """the one that needs least, or the one that was refused"""
+    count: int
+    changes: Mapping[str, object]
+    """what makes them different from the worksheet as written"""
+
+
+class Found(NamedTuple):
+    """What a search over one machine found."""
+
+    trials: list[Trial]
+    ruled_out: list[RuledOut]
+
+
+def strategies_for(job: Job, nodes: int) -> list[str]:
+    """Strategies worth trying on that many nodes, in order of traffic; the one that is written is always among them.
+
+    layer_split is tried only where it is written. One GPU needs no sharding, but ZeRO is how optimizers are offloaded there.
+    """
+    gpus = job.machine.gpus * nodes
+    names = {"single", "zero2", "zero3"} if gpus == 1 else set(LAYOUTS) - {"single", "layer_split", "hsdp"}
+    if nodes > 1 and job.machine.gpus > 1:
+        names.add("hsdp")
+    names &= _OFFERED.get(job.step.framework, frozenset(LAYOUTS))
+    if nodes == job.machine.nodes:
+        names.add(job.layout.strategy)
+    return [name for name in LAYOUTS if name in names]
+
+
+def search_machine(bench: Workbench, nodes: int) -> Found:
+    """All layouts on ``nodes`` nodes of the worksheet's machine."""
+    found = Found([], [])
+    job = bench.as_written.job
+    for strategy in strategies_for(job, nodes):
+        changes: dict[str, object] = {} if nodes == job.machine.nodes else {"machine.nodes": nodes}
+        if strategy != job.layout.strategy:
+            changes |= {"layout.strategy": strategy, **dict.fromkeys(LAYOUT_DETAILS)}
+        if bench.exhausted or not bench.allows({key: value for key, value in changes.items() if value is not None}):
+            continue
+        trials, ruled_out = _search_layout(bench, changes, nodes, strategy)
+        found.trials.extend(trials)
+        found.ruled_out.extend(ruled_out)
+    return found
+
+
+def row_splits(rows: int, ranks: int, job: Job, bench: Workbench) -> list[int]:
+    """Micro-batches that keep ``rows`` per optimizer step over ``ranks`` data-parallel ranks; ascending; empty: none does."""
+    if rows % ranks:
+        return []
+    share = rows // ranks
+    if not bench.may_change("batch.micro_batch"):
+        return [job.batch.micro_batch] if share % job.batch.micro_batch == 0 else []
+    if not bench.may_change("batch.accumulation"):
+        return [share // job.batch.accumulation] if share % job.batch.accumulation == 0 else []
+    return [rows_each for rows_each in range(1, share + 1) if share % rows_each == 0]
+
+
+def batch_changes(micro_batch: int, rows_per_rank: int) -> dict[str, object]:
+    """The micro-batch with the accumulation that it needs."""
+    return {"batch.micro_batch": micro_batch, "batch.accumulation": rows_per_rank // micro_batch}
+
+
+def keeps_training(first: Job, second: Job) -> bool:
+    """The number formats in which one trains are the same: sharding by ZeRO brings master weights, others do not."""
+    names = ("weights", "compute", "adapters", "master_weights")
+    same = all(getattr(first.precision, name) == getattr(second.precision, name) for name in names)
+    return same and first.optimizer.state_dtype == second.optimizer.state_dtype
+
+
+def _search_layout(bench: Workbench, changes: Changes, nodes: int, strategy: str) -> Found:
+    """One layout: its levels of savers from the fastest on, each with its largest micro-batch."""
+    written = bench.as_written.job
+    ranks = 1 if strategy in ("single", "layer_split") else written.machine.gpus * nodes
+    rows = written.batch.micro_batch * written.batch.accumulation * written.layout.data_parallel
+    splits = row_splits(rows, ranks, written, bench)
+    what = LAYOUTS[strategy].words if nodes == written.machine.nodes else f"{LAYOUTS[strategy].words}, {nodes} nodes"
+    if not splits:
+        return Found([], [_indivisible(what, rows, ranks, changes)])
+    base = bench.try_out({**changes, **batch_changes(splits[0], rows // ranks)})
+    if isinstance(base, Refusal):
+        return Found([], [RuledOut(what, base, 1, changes)])
+    if not keeps_training(written, base.job):
+        return Found([], [])
+    what = layout_name(base.job.layout) + ("" if nodes == written.machine.nodes else f", {nodes} nodes")
+    levels = [level for level in LEVELS if _sensible(level, strategy, ranks) and bench.allows(level_changes(level))]
+    free = {key: value for key, value in free_savers(base.job).items() if bench.may_change(key)}
+    return _search_levels(bench, _Layout(what, changes, rows // ranks, splits, free), levels or [_as_written_level(written)])
+
+
+class _Layout(NamedTuple):
+    what: str
+    changes: Changes
+    rows_per_rank: int
+    splits: Sequence[int]
+    free: dict[str, object]
+
+    def with_level(self, level: Level, micro_batch: int) -> dict[str, object]:
+        return {**self.changes, **batch_changes(micro_batch, self.rows_per_rank), **level_changes(level)}
+
+
+def _search_levels(bench: Workbench, layout: _Layout, levels: Sequence[Level]) -> Found:
+    found = Found([], [])
+    least = _try_free(bench, layout.with_level(levels[-1], layout.splits[0]), layout.free)
+    if isinstance(least, Trial) and least.verdict == "does_not_fit":
+        found.ruled_out.append(RuledOut(layout.what, least, len(levels) * len(layout.splits), layout.changes))
+        return found
+    for level in levels:
+        if level.offload and any(trial.fits for trial in found.trials):
+            break
+        trial = _try_free(bench, layout.with_level(level, layout.splits[0]), layout.free)
+        if isinstance(trial, Refusal) or trial.verdict == "does_not_fit":
+            found.ruled_out.append(RuledOut(f"{layout.what}, {level.words}", trial, len(layout.splits), trial.changes))
+            continue
+        best = _largest_rows(bench, layout, level, trial)
+        found.trials.append(best)
+        if best.fits and best.job.batch.micro_batch == layout.splits[-1]:
+            break
+    return found
+
+
+def _largest_rows(bench: Workbench, layout: _Layout, level: Level, smallest: Trial) -> Trial:
+    """The largest micro-batch with the verdict that the smallest one has, by bisection over the divisors."""
+    best, low, high = smallest, 0, len(layout.splits) - 1
+    while low < high and not bench.exhausted:
+        middle = (low + high + 1) // 2
+        trial = _try_free(bench, layout.with_level(level, layout.splits[middle]), layout.free)
+        if isinstance(trial, Trial) and trial.verdict == smallest.verdict:
+            best, low = trial, middle
+        else:
+            high = middle - 1
+    return best
+
+
+def _try_free(bench: Workbench, changes: Changes, free: dict[str, object]) -> Trial | Refusal:
+    """With the free savers; those that this combination does not take are left out, and stay out for the layout."""
+    trial = bench.try_out({**changes, **free})
+    if isinstance(trial, Trial) or not free:
+        return trial
+    for key in list(free):
+        if isinstance(bench.try_out({**changes, key: free[key]}), Refusal):
+            del free[key]
+    return bench.try_out({**changes, **free})
+
+
+def trimmed(bench: Workbench, trial: Trial) -> Trial:
+    """The same option without the free savers that it does not need: fewer things to change."""
+    for key in ("step.expandable_segments", "step.attention", "optimizer.implementation", "step.loss"):
+        if key in trial.changes and not bench.exhausted:
+            lighter = bench.try_out({name: value for name, value in trial.changes.items() if name != key})
+            if isinstance(lighter, Trial) and lighter.verdict == trial.verdict:
+                trial = lighter
+    return trial
+
+
+def _sensible(level: Level, strategy: str, ranks: int) -> bool:
+    """ZeRO offloads optimizers alone, FSDP only together with parameters; on one GPU ZeRO is there for nothing else."""
+    if level.offload == 2:
+        return strategy in ("zero1", "zero2", "zero3")
+    if level.offload == 3:
+        return strategy in ("zero3", "fsdp", "hsdp")
+    return not (ranks == 1 and strategy in ("zero1", "zero2", "zero3"))
+
+
+def _as_written_level(job: Job) -> Level:
+    """The level that the worksheet states, where ``plan.fixed`` allows no other."""
+    return Level(0, 0, "as written", {
+        "step.activation_checkpointing": job.step.activation_checkpointing,
+        "step.activation_offload": job.step.activation_offload,
+        "layout.offload_optimizer": job.layout.offload_optimizer,
+        "layout.offload_parameters": job.layout.offload_parameters,
+    })  # fmt: skip
+
+
+def _indivisible(what: str, rows: int, ranks: int, changes: Changes) -> RuledOut:
+    fault = Fault("batch", f"{rows} rows per optimizer step cannot be divided over {ranks} ranks", f"a multiple of {ranks}")
+    return RuledOut(what, Refusal(changes, InputError(fault)), 1, changes)
+
+
+def node_counts(job: Job) -> Iterator[int]:
+    """Nodes to try, ascending: one, as written, and beyond that doubling up to ``goal.max_nodes``."""
+    most = max(job.machine.nodes, job.goal.max_nodes or 1)
+    counts = {1, job.machine.nodes, most}
+    count = 1
+    while count < most:
+        counts.add(count)
+        count *= 2
+    yield from sorted(counts)

@@ -1,0 +1,64 @@
+"""The layouts of one machine: what each divides, in the order in which they cost traffic."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fullstep.job import Job, Layout
+
+
+class LayoutKind(NamedTuple):
+    """One strategy of the worksheet."""
+
+    traffic: int
+    """0: least; the order in which one would take them while memory allows"""
+    sharded: bool
+    """any part of the state is divided over the GPUs"""
+    words: str
+
+
+LAYOUTS: dict[str, LayoutKind] = {
+    "single": LayoutKind(0, False, "one GPU"),
+    "ddp": LayoutKind(1, False, "a whole replica on each GPU"),
+    "zero1": LayoutKind(2, True, "optimizer states sharded over the GPUs"),
+    "zero2": LayoutKind(3, True, "gradients and optimizer states sharded over the GPUs"),
+    "fsdp_grad_op": LayoutKind(4, True, "gradients and optimizer states sharded over the GPUs"),
+    "hsdp": LayoutKind(5, True, "state sharded over the GPUs of a node, replicated over the nodes"),
+    "fsdp": LayoutKind(6, True, "state sharded over the GPUs"),
+    "zero3": LayoutKind(7, True, "state sharded over the GPUs"),
+    "layer_split": LayoutKind(8, True, "layers divided over the GPUs, one GPU busy at a time"),
+}
+
+_NAMES = {"ddp": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "layer_split": "device_map"}
+
+
+def layout_name(layout: Layout) -> str:
+    """The field's short name of a layout.
+
+    For ``fsdp`` the implementation decides: FSDP2 or FSDP1.
+    """
+    if layout.strategy == "single":
+        return "one GPU"
+    if layout.strategy in _NAMES:
+        return _NAMES[layout.strategy]
+    generation = "FSDP1" if layout.implementation == "fsdp1" else "FSDP2"
+    return {"fsdp": generation, "fsdp_grad_op": f"{generation} without resharding of parameters", "hsdp": f"HSDP ({generation})"}[
+        layout.strategy
+    ]
+
+
+def machine_words(job: Job) -> str:
+    """The GPUs of a job in words: ``2 nodes of 8 x H100-SXM``."""
+    machine = job.machine
+    card = machine.card.key if machine.card is not None else "GPUs that are not named"
+    if machine.gpus == 1 and machine.nodes == 1:
+        return f"one {card}" if machine.card is not None else "one GPU that is not named"
+    here = f"{machine.gpus} x {card}"
+    return here if machine.nodes == 1 else f"{machine.nodes} nodes of {here}"
+
+
+def layout_words(job: Job) -> str:
+    """A job's layout in words: ``state sharded over the GPUs (FSDP2)``."""
+    if job.layout.strategy == "single":
+        return "one GPU"
+    return f"{LAYOUTS[job.layout.strategy].words} ({layout_name(job.layout)})"

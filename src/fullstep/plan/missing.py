@@ -1,0 +1,36 @@
+"""What data would sharpen the answer, and how to get it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fullstep.job import Job
+
+
+class Missing(NamedTuple):
+    """One thing that the worksheet leaves open."""
+
+    key: str
+    why: str
+    how: str
+
+
+def missing_data(job: Job) -> list[Missing]:
+    """In the order in which they matter for the answer of this version: memory first."""
+    found: list[Missing] = []
+    machine = job.machine
+    if machine.card is None:
+        found.append(Missing("machine.gpu", "cards are compared by memory alone: prices are not known yet", "name a card of the catalogue"))
+    elif job.worksheet.get("machine", {}).get("gpu_memory_gib") is None and machine.card.reported_bytes is None:
+        how = "nvidia-smi --query-gpu=memory.total --format=csv"
+        found.append(Missing("machine.gpu_memory_gib", "nobody published what this card's driver reports", how))
+    if machine.host_memory_bytes is None:
+        found.append(Missing("machine.host_memory_gib", "whether the host memory is enough for loading and offloading is open", "free -g"))
+    if not job.measured:
+        how = "run one full step and read torch.cuda.max_memory_allocated()"
+        found.append(Missing("measured.allocated_peak_gib", "one measured step outranks every estimate", how))
+    if machine.nodes > 1 and machine.network_gbit_s is None:
+        found.append(Missing("machine.network_gbit_s", "traffic between the servers is open", "ask for the line rate per server"))
+    if job.data.tokens is None and job.data.examples is None and job.data.steps is None:
+        found.append(Missing("data.tokens", "the length of the run is open", "count the tokens of the data set"))
+    return found

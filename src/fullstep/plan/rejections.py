@@ -1,0 +1,90 @@
+"""What does not fit is an answer: what ran out, how much was needed, and the smallest change that would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from fullstep.errors import UnsupportedError
+from fullstep.ledger import Memory
+from fullstep.plan.candidates import RuledOut
+from fullstep.plan.layouts import layout_name
+from fullstep.plan.remedies import Remedy
+from fullstep.plan.trial import Refusal, Trial
+
+Limit = Literal["memory", "host_memory", "time", "budget", "network", "divisibility", "support", "availability"]
+
+
+class Rejection(NamedTuple):
+    """Candidates that are out for one reason."""
+
+    what: str
+    limit: Limit
+    needed: float | None
+    """in ``unit``; of the candidate that needs least"""
+    available: float | None
+    unit: str
+    remedy: Mapping[str, object] | None
+    """worksheet keys to change; None: no single change is known"""
+    changes_training: bool
+    count: int
+    detail: str
+    """for people: the instant, or why it is refused"""
+
+
+def rejected(as_written: Trial, ruled_out: Sequence[RuledOut], options: Sequence[Trial], helps: Sequence[Remedy]) -> list[Rejection]:
+    """One record per reason; the worksheet as written comes first where it does not fit.
+
+    Args:
+        as_written: the worksheet without changes
+        ruled_out: groups of candidates that the search ruled out
+        options: what fits, best first
+        helps: single changes that make the worksheet as written fit
+    """
+    records: list[Rejection] = []
+    if as_written.verdict == "does_not_fit":
+        remedy = helps[0] if helps else None
+        name = f"as written: {layout_name(as_written.job.layout)}"
+        records.append(_of_trial(name, as_written, 1, remedy.changes if remedy else None, remedy.changes_training if remedy else False))
+    for group in ruled_out:
+        if isinstance(group.closest, Refusal):
+            records.append(_of_refusal(group, group.closest))
+            continue
+        better = next((trial for trial in options if trial.fits), None)
+        changes = _difference(group.closest, better) if better is not None else (helps[0].changes if helps else None)
+        alters = better is None and bool(helps) and helps[0].changes_training
+        records.append(_of_trial(group.what, group.closest, group.count, changes, alters))
+    return records
+
+
+def _of_trial(what: str, trial: Trial, count: int, remedy: Mapping[str, object] | None, alters: bool) -> Rejection:
+    memory, host = trial.answer.memory, trial.answer.host
+    if memory.verdict != "does_not_fit":
+        available = trial.job.machine.host_memory_bytes
+        return Rejection(what, "host_memory", host.memory_peak_bytes, available, "bytes", remedy, alters, count, f"at {host.at}")
+    needed, at = _bottleneck(memory)
+    return Rejection(what, "memory", needed, memory.usable_bytes, "bytes", remedy, alters, count, f"at {at}")
+
+
+def _bottleneck(memory: Memory) -> tuple[float, str]:
+    """[bytes] and the instant of what exceeds the card: the step, or the largest other peak."""
+    usable = memory.usable_bytes or 0
+    if memory.needed_bytes.low > usable:
+        return memory.needed_bytes.likely, memory.peak_at.replace("_", " ")
+    peaks = {name: peak for name, peak in memory.other_peaks._asdict().items() if peak is not None}
+    worst = max(peaks, key=lambda name: peaks[name])
+    return peaks[worst], worst
+
+
+def _of_refusal(group: RuledOut, refusal: Refusal) -> Rejection:
+    fault = refusal.error.faults[0]
+    divisibility = not isinstance(refusal.error, UnsupportedError) and "divid" in f"{fault.found} {fault.allowed}"
+    limit: Limit = "divisibility" if divisibility else "support"
+    return Rejection(group.what, limit, None, None, "", None, False, group.count, f"{fault.found}. {fault.remedy}".strip())
+
+
+def _difference(out: Trial, better: Trial) -> dict[str, object]:
+    """What turns one candidate into another, as worksheet keys."""
+    keys = [*better.changes, *(key for key in out.changes if key not in better.changes)]
+    mine, theirs = out.changes, better.changes
+    return {key: theirs.get(key) for key in keys if mine.get(key) != theirs.get(key)}

@@ -1,0 +1,116 @@
+"""What saves memory without altering the training, and what each saver costs in speed.
+
+Free: fused linear cross entropy, the fused optimizer, the best attention kernel, expandable segments.
+Costly, in this order: recomputing some activations (selective), all of them (full), moving activations to host memory,
+the optimizer there, the parameters there. The order stands in for step times until those are modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fullstep.job import Job
+
+Changes = Mapping[str, object]
+"""worksheet keys (dotted) and the value to set; None takes the key out"""
+
+
+class Level(NamedTuple):
+    """How much speed is given up for memory."""
+
+    offload: int
+    """0: nothing leaves the GPU; 1: activations; 2: the optimizer; 3: the optimizer and the parameters"""
+    recompute: int
+    """0: nothing is computed twice; 1: some; 2: every block"""
+    words: str
+    changes: dict[str, object]
+
+
+LEVELS: tuple[Level, ...] = (
+    Level(0, 0, "no recomputation", {"step.activation_checkpointing": "none"}),
+    Level(0, 1, "selective recomputation", {"step.activation_checkpointing": "selective"}),
+    Level(0, 2, "full recomputation", {"step.activation_checkpointing": "full"}),
+    Level(1, 2, "activations offloaded", {"step.activation_checkpointing": "full", "step.activation_offload": True}),
+    Level(2, 2, "optimizer offloaded", {"step.activation_checkpointing": "full", "layout.offload_optimizer": True}),
+    Level(
+        3,
+        2,
+        "optimizer and parameters offloaded",
+        {"step.activation_checkpointing": "full", "layout.offload_optimizer": True, "layout.offload_parameters": True},
+    ),
+)
+"""cheapest first. A level says nothing of the offloads that it does not name: those are off"""
+
+_OFFLOADS = ("step.activation_offload", "layout.offload_optimizer", "layout.offload_parameters")
+
+
+def level_changes(level: Level) -> dict[str, object]:
+    """Every key that a level decides, offloads that it does not name switched off.
+
+    >>> level_changes(LEVELS[0])["layout.offload_optimizer"]
+    False
+    """
+    return {**dict.fromkeys(_OFFLOADS, False), **level.changes}
+
+
+def level_of(job: Job) -> tuple[int, int]:
+    """(offload, recompute) of a job, comparable with those of :data:`LEVELS`."""
+    step, layout = job.step, job.layout
+    offload = 3 if layout.offload_parameters else 2 if layout.offload_optimizer else 1 if step.activation_offload else 0
+    recompute = {"none": 0, "selective": 1}.get(str(step.activation_checkpointing), 2)
+    return offload, recompute
+
+
+def free_savers(job: Job) -> dict[str, object]:
+    """The changes that save memory at no cost in speed, as far as they change this job."""
+    changes: dict[str, object] = {}
+    attention = job.shape.blocks[0].attention
+    plain_attention = not (attention.logit_softcap or attention.sinks or attention.alibi)
+    card = job.machine.card
+    if plain_attention and job.step.attention != "flash":
+        best = "flash" if card is not None and card.has_flash_attention else "sdpa"
+        if job.step.attention != best:
+            changes["step.attention"] = best
+    if job.step.loss != "fused":
+        changes["step.loss"] = "fused"
+    if job.optimizer.implementation in ("foreach", "single") and job.optimizer.name in ("adamw", "adam", "sgd", "sgd_momentum"):
+        changes["optimizer.implementation"] = "fused"
+    if not job.step.expandable_segments:
+        changes["step.expandable_segments"] = True
+    return changes
+
+
+WORDS: dict[str, str] = {
+    "step.loss=fused": "fused linear cross entropy",
+    "step.loss=chunked": "cross entropy in chunks",
+    "step.attention=flash": "flash attention",
+    "step.attention=sdpa": "sdpa attention",
+    "step.expandable_segments=true": "expandable segments in the allocator",
+    "step.activation_checkpointing=none": "no recomputation",
+    "step.activation_checkpointing=selective": "selective recomputation of activations",
+    "step.activation_checkpointing=full": "full recomputation of activations",
+    "step.activation_offload=true": "activations offloaded to host memory",
+    "step.activation_offload=false": "activations kept on the GPU",
+    "optimizer.implementation=fused": "fused optimizer",
+    "optimizer.in_backward=true": "optimizer step fused into backward",
+    "layout.offload_optimizer=true": "optimizer offloaded to host memory",
+    "layout.offload_optimizer=false": "optimizer kept on the GPU",
+    "layout.offload_parameters=true": "parameters offloaded to host memory",
+    "layout.offload_parameters=false": "parameters kept on the GPU",
+}
+
+
+def change_words(changes: Changes) -> str:
+    """Changes in words, for people; keys without words of their own are shown as they stand in the worksheet.
+
+    >>> change_words({"step.loss": "fused", "batch.micro_batch": 2})
+    'fused linear cross entropy, batch.micro_batch = 2'
+    """
+    pieces = []
+    for key, value in changes.items():
+        if value is None:
+            continue
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        pieces.append(WORDS.get(f"{key}={text}", f"{key} = {text}"))
+    return ", ".join(pieces)

@@ -1,0 +1,103 @@
+"""Two or more worksheets side by side, line by line, with what the last differs by from the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from fullstep.job import Job
+from fullstep.ledger import HOLDINGS, Answer
+from fullstep.plan.layouts import layout_name, machine_words
+from fullstep.report.paper import Paper
+from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, method_words, span
+
+
+class Column(NamedTuple):
+    """One worksheet of a comparison."""
+
+    name: str
+    job: Job
+    answer: Answer
+
+
+_SETTINGS: tuple[tuple[str, Callable[[Job], str]], ...] = (
+    ("model", lambda job: job.shape.name.rpartition("/")[2]),
+    ("method", method_words),
+    ("weights", lambda job: job.precision.weights if job.method.quantization == "none" else f"{job.method.quantization} base"),
+    ("compute", lambda job: job.precision.compute),
+    ("optimizer", lambda job: f"{job.optimizer.name} ({job.optimizer.implementation})"),
+    ("tokens a row", lambda job: f"{job.batch.sequence_tokens:,}"),
+    ("rows a GPU", lambda job: f"{job.batch.micro_batch} x {job.batch.accumulation}"),
+    ("recomputation", lambda job: str(job.step.activation_checkpointing)),
+    ("attention", lambda job: job.step.attention),
+    ("loss", lambda job: job.step.loss),
+    ("layout", lambda job: layout_name(job.layout)),
+    ("machine", machine_words),
+)
+
+
+def comparison_text(columns: Sequence[Column], paper: Paper) -> str:
+    """Settings that differ, then every figure of all of them; sizes in GiB.
+
+    Args:
+        columns: two or more
+        paper: how to print
+    """
+    width = max(14, min(26, (paper.width - 20) // (len(columns) + 1) - 2))
+    lines = [_row("", [column.name for column in columns], "difference", width)]
+    settings = [(label, [read(column.job) for column in columns]) for label, read in _SETTINGS]
+    differing = [(label, texts) for label, texts in settings if len(set(texts)) > 1]
+    lines += [_row(label, texts, "", width) for label, texts in differing]
+    lines.append("")
+    verdicts = [column.answer.memory.verdict for column in columns]
+    lines.append(_verdict_row(verdicts, width, paper))
+    for label, counter in (("allocated", "allocated_peak_bytes"), ("reserved", "reserved_peak_bytes"), ("device", "device_peak_bytes"), ("needed", "needed_bytes")):
+        bounds = [getattr(column.answer.memory, counter) for column in columns]
+        texts = [f"{gib(each.likely)} ({span(each)})" for each in bounds]
+        lines.append(_row(label, texts, _difference([each.likely for each in bounds]), width))
+    usable = [column.answer.memory.usable_bytes for column in columns]
+    lines.append(_row("usable", ["unknown" if each is None else gib(each) for each in usable], "", width))
+    lines.append(_row("peak at", [INSTANTS[column.answer.memory.peak_at].split(" of ")[0] for column in columns], "", width))
+    lines += ["", *_holding_rows(columns, width), "", *_instant_rows(columns, width)]
+    hosts = [column.answer.host.memory_peak_bytes for column in columns]
+    lines += ["", _row("host memory", [gib(each) for each in hosts], _difference(hosts), width)]
+    return paper.finish(lines)
+
+
+def _holding_rows(columns: Sequence[Column], width: int) -> list[str]:
+    rows = []
+    for index, name in enumerate(HOLDINGS):
+        sizes = [column.answer.memory.peak.holdings[index] for column in columns]
+        if any(round(size) > 0 for size in sizes):
+            rows.append(_row(HOLDING_WORDS[name], [gib(size) for size in sizes], _difference(sizes), width))
+    return ["  at the peak, GiB", *rows]
+
+
+def _instant_rows(columns: Sequence[Column], width: int) -> list[str]:
+    rows = ["  allocated at each instant, GiB"]
+    for at, words in INSTANTS.items():
+        found = [next((instant.allocated_bytes for instant in column.answer.memory.instants if instant.at == at), None) for column in columns]
+        if any(size is not None for size in found):
+            known = [size for size in found if size is not None]
+            difference = _difference(known) if len(known) == len(found) else ""
+            rows.append(_row(words.split(" of ")[0], ["-" if size is None else gib(size) for size in found], difference, width))
+    return rows
+
+
+def _row(label: str, cells: Sequence[str], difference: str, width: int) -> str:
+    return f"  {label:<18}" + "".join(f"{_cut(cell, width):>{width + 2}}" for cell in cells) + f"  {difference:>12}"
+
+
+def _verdict_row(verdicts: Sequence[str], width: int, paper: Paper) -> str:
+    cells = "".join(paper.ink(f"{VERDICTS[verdict]:>{width + 2}}", "bold", VERDICT_INK[verdict]) for verdict in verdicts)
+    return f"  {'verdict':<18}{cells}"
+
+
+def _difference(sizes: Sequence[float]) -> str:
+    """Last minus first in GiB, signed; nothing where both print the same."""
+    text = f"{(sizes[-1] - sizes[0]) / 2**30:+,.1f}"
+    return "" if text in ("+0.0", "-0.0") else text
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,93 @@
+"""The answer as JSON, by the contract: bytes are whole numbers, what is not answered is null and says why."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fullstep import __version__
+from fullstep.errors import InputError
+from fullstep.ledger import HOLDINGS, Answer, HostMemory, Memory
+from fullstep.quantities import Bounds
+
+SCHEMA = 1
+_LATER = {
+    "step": "the time of a step is not modelled yet",
+    "traffic": "traffic between GPUs is not modelled yet",
+    "checkpoint": "checkpoints are not sized yet",
+    "run": "needs the time of a step, which is not modelled yet",
+}
+"""parts of the contract that this version does not answer, and why"""
+
+_LATER_ASSUMPTIONS = [{"key": part, "value": None, "why": why} for part, why in _LATER.items()]
+_lean = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+_readable = json.JSONEncoder(indent=2, allow_nan=False).encode
+
+
+def answer_as_dict(answer: Answer) -> dict[str, Any]:
+    """One answer as the contract's object."""
+    return {
+        "schema": SCHEMA,
+        "fullstep": __version__,
+        "model": {"parameters": answer.parameters, "trainable_parameters": answer.trainable_parameters},
+        "memory": _memory(answer.memory),
+        "host": _host(answer.host),
+        "step": None,
+        "traffic": None,
+        "checkpoint": None,
+        "run": None,
+        **({"measured": {key: _comparison(row) for key, row in answer.measured.items()}} if answer.measured else {}),
+        "assumptions": [{"key": key, "value": value, "why": why} for key, value, why in answer.assumptions] + _LATER_ASSUMPTIONS,
+        "warnings": [{"code": code, "text": text} for code, text in answer.warnings],
+    }
+
+
+def error_as_dict(error: Exception) -> dict[str, Any]:
+    """A bad worksheet as the contract's object: the whole text, and the faults one by one."""
+    if not isinstance(error, InputError):
+        return {"error": f"a fault of fullstep itself: {type(error).__name__}: {error}", "faults": []}
+    faults = [{"where": f.where, "found": f.found, "allowed": f.allowed, "remedy": f.remedy} for f in error.faults]
+    return {"error": str(error), "faults": faults}
+
+
+def dump_line(value: dict[str, Any]) -> str:
+    """One object on one line, without a line end."""
+    return _lean(value)
+
+
+def dump(value: dict[str, Any]) -> str:
+    """One object for people and programs, indented, without a line end."""
+    return _readable(value)
+
+
+def _memory(memory: Memory) -> dict[str, Any]:
+    return {
+        "evidence": memory.evidence,
+        "allocated_peak_bytes": memory.allocated_peak_bytes.as_whole(),
+        "reserved_peak_bytes": memory.reserved_peak_bytes.as_whole(),
+        "device_peak_bytes": memory.device_peak_bytes.as_whole(),
+        "needed_bytes": memory.needed_bytes.as_whole(),
+        "peak_at": memory.peak_at,
+        "instants": [
+            {
+                "at": instant.at,
+                "allocated_bytes": round(sum(instant.holdings)),
+                "holdings": dict(zip(HOLDINGS, map(round, instant.holdings), strict=True)),
+                "place": instant.place,
+            }
+            for instant in memory.instants
+        ],
+        "other_peaks": {name: None if peak is None else round(peak) for name, peak in memory.other_peaks._asdict().items()},
+        "usable_bytes": memory.usable_bytes,
+        "verdict": memory.verdict,
+        "reason": memory.reason,
+    }
+
+
+def _host(host: HostMemory) -> dict[str, Any]:
+    return {"evidence": host.evidence, "memory_peak_bytes": round(host.memory_peak_bytes), "at": host.at, "verdict": host.verdict}
+
+
+def _comparison(row: Any) -> dict[str, Any]:
+    measured, estimated = row
+    return {"measured": measured, "estimated": estimated.as_dict() if isinstance(estimated, Bounds) else None}

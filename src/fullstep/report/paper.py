@@ -1,0 +1,77 @@
+"""The terminal as paper: its width, whether it has colours, and which signs it can print."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from typing import NamedTuple, TextIO
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_ASCII = str.maketrans({"·": "|", "█": "#", "–": "-", "…": "...", "×": "x", "≤": "<="})
+LEAST_WIDTH = 80
+LABEL_WIDTH = 15
+
+
+class Paper(NamedTuple):
+    """How to print on one stream. The default prints the same text everywhere: 100 columns, no colours."""
+
+    width: int = 100
+    colours: bool = False
+    unicode: bool = True
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Paper:
+        """The paper that a stream is: colours only on a terminal and without NO_COLOR, ASCII where it cannot print bars."""
+        terminal = stream.isatty()
+        try:
+            columns = os.get_terminal_size(stream.fileno()).columns if terminal else 100
+        except (OSError, ValueError):
+            columns = 100
+        coloured = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return cls(max(LEAST_WIDTH, min(columns, 140)), coloured, _can_print_bars(stream))
+
+    def ink(self, text: str, *colours: str) -> str:
+        """The text in the given colours, where there are any."""
+        if not self.colours or not colours:
+            return text
+        return f"\x1b[{';'.join(_CODES[colour] for colour in colours)}m{text}\x1b[0m"
+
+    def bar(self, share: float, longest: int = 10) -> str:
+        """A bar for a share between 0 and 1; what is not nothing shows at least one sign.
+
+        >>> Paper().bar(0.5, longest=4), Paper(unicode=False).bar(0.01)
+        ('██', '#')
+        """
+        length = min(longest, max(round(share * longest), 1 if share > 0 else 0))
+        return ("█" if self.unicode else "#") * length
+
+    def finish(self, lines: list[str]) -> str:
+        """The lines as one text with a line end, in signs that the stream can print."""
+        text = "\n".join(line.rstrip() for line in lines) + "\n"
+        return text if self.unicode else text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+
+    def entry(self, label: str, text: str) -> list[str]:
+        """A label on the left and a text that wraps beside it.
+
+        >>> Paper(width=80).entry("at", "forward")
+        ['  at             forward']
+        """
+        room = self.width - LABEL_WIDTH - 2
+        pieces = textwrap.wrap(text, room, break_long_words=True, break_on_hyphens=False) or [""]
+        first = f"  {label:<{LABEL_WIDTH}}{pieces[0]}"
+        return [first, *(" " * (LABEL_WIDTH + 2) + piece for piece in pieces[1:])]
+
+    def sentence(self, text: str, indent: int = 2) -> list[str]:
+        """A sentence of its own, wrapped."""
+        margin = " " * indent
+        return textwrap.wrap(
+            text, self.width, initial_indent=margin, subsequent_indent=margin, break_long_words=True, break_on_hyphens=False
+        )
+
+
+def _can_print_bars(stream: TextIO) -> bool:
+    try:
+        "█·".encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

@@ -1,0 +1,90 @@
+"""The main job's report: one verdict, the best option line by line, what else fits, what does not and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fullstep.plan.layouts import layout_name
+from fullstep.plan.rejections import Rejection
+from fullstep.plan.savers import LEVELS, change_words, level_of
+from fullstep.plan.search import Plan, option_changes
+from fullstep.plan.trial import Trial
+from fullstep.report.paper import Paper
+from fullstep.report.text import closing_lines, instants_table, memory_lines, other_lines, remedy_lines
+from fullstep.report.wording import VERDICTS, gib, headline, span
+
+_INK = {"nothing_fits": "red", "undecided": "yellow"}
+_SHOWN = 8
+"""options and rejections that are worth a line each; the rest is counted"""
+
+
+def plan_text(plan: Plan, paper: Paper) -> str:
+    """The whole report on a search."""
+    best = plan.options[0] if plan.options else plan.as_written
+    verdict = plan.verdict
+    lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(best.job), indent=0)]
+    ink = _INK.get(verdict.answer, "green")
+    lines += ["", *(paper.ink(piece, "bold", ink) for piece in paper.sentence(verdict.sentence)), ""]
+    if best.changes:
+        lines += paper.entry("Change", change_words(option_changes(best)))
+    lines += memory_lines(best.answer, paper)
+    lines += ["", *instants_table(best.answer, paper), ""]
+    lines += other_lines(best.job, best.answer, paper)
+    lines += option_lines(plan.options[1:], paper)
+    lines += rejection_lines(plan.rejected, paper)
+    lines += remedy_lines(plan.remedies, paper)
+    for number, missing in enumerate(plan.missing):
+        lines += paper.entry("Missing" if number == 0 else "", f"{missing.key}: {missing.why}; {missing.how}")
+    lines += closing_lines(best.job, best.answer, paper)
+    if verdict.decide_by is not None:
+        lines += paper.entry("Decide by", verdict.decide_by)
+    return paper.finish(lines)
+
+
+def option_words(trial: Trial) -> str:
+    """An option in one line: ``FSDP2, no recomputation, 4 rows x 2``."""
+    job = trial.job
+    where = layout_name(job.layout)
+    if job.machine.nodes > 1:
+        where += f" on {job.machine.nodes} nodes"
+    card = "" if job.machine.card is None else f"{job.machine.gpus} x {job.machine.card.key}, "
+    offload, recompute = level_of(job)
+    level = next((level.words for level in LEVELS if (level.offload, level.recompute) == (offload, recompute)), "as written")
+    every = job.step.activation_checkpointing
+    if isinstance(every, int):
+        level = f"every {every}th block recomputed"
+    shown = "" if trial.changes.get("machine.gpu") is None else card
+    return f"{shown}{where}, {level}, {job.batch.micro_batch} rows x {job.batch.accumulation}"
+
+
+def option_lines(options: Sequence[Trial], paper: Paper) -> list[str]:
+    """What else fits, best first."""
+    lines: list[str] = []
+    for number, trial in enumerate(options[:_SHOWN]):
+        memory = trial.answer.memory
+        there = "" if memory.usable_bytes is None else f" of {gib(memory.usable_bytes)}"
+        note = "" if trial.fits else f" ({VERDICTS[trial.verdict]})"
+        lines += paper.entry("Also" if number == 0 else "", f"{option_words(trial)}: {span(memory.needed_bytes)} GiB needed{there}{note}")
+    if len(options) > _SHOWN:
+        lines += paper.entry("", f"and {len(options) - _SHOWN} more (--json lists all)")
+    return lines
+
+
+def rejection_lines(rejections: Sequence[Rejection], paper: Paper) -> list[str]:
+    """What does not fit and why, grouped."""
+    lines: list[str] = []
+    for number, out in enumerate(rejections[:_SHOWN]):
+        lines += paper.entry("Not" if number == 0 else "", rejection_words(out))
+    if len(rejections) > _SHOWN:
+        rest = sum(out.count for out in rejections[_SHOWN:])
+        lines += paper.entry("", f"and {len(rejections) - _SHOWN} more reasons for {rest} candidates (--json lists all)")
+    return lines
+
+
+def rejection_words(out: Rejection) -> str:
+    """One reason in one sentence."""
+    if out.needed is None or out.available is None:
+        return f"{out.what}: {out.detail}"
+    what = "host memory " if out.limit == "host_memory" else ""
+    many = f", {out.count} candidates" if out.count > 1 else ""
+    return f"{out.what}: at least {gib(out.needed)} GiB {what}needed {out.detail}, {gib(out.available)} there{many}"

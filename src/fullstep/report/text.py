@@ -1,0 +1,131 @@
+"""One answer for the terminal: the verdict first, then the peak, its instant and what is alive in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fullstep.job import Job
+from fullstep.ledger import HOLDINGS, Answer, Instant
+from fullstep.plan.layouts import layout_words, machine_words
+from fullstep.plan.remedies import Remedy
+from fullstep.report.paper import Paper
+from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, headline, span
+
+_SHORT_HOLDINGS = ("weights", "grads", "states", "activ.", "logits", "gathered", "temp.", "buffers")
+_STARTS = {"fits": "It fits", "tight": "Tight", "does_not_fit": "Does not fit", "unknown": "Not decidable"}
+
+
+def answer_text(job: Job, answer: Answer, paper: Paper, remedies: Sequence[Remedy] = ()) -> str:
+    """The whole report on one worksheet as written.
+
+    Args:
+        job: the completed worksheet
+        answer: what it was answered with
+        paper: how to print
+        remedies: single changes that would make it fit, best first
+    """
+    lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(job), indent=0)]
+    lines += ["", *verdict_lines(job, answer, paper), ""]
+    lines += memory_lines(answer, paper)
+    lines += ["", *instants_table(answer, paper), ""]
+    lines += other_lines(job, answer, paper)
+    lines += remedy_lines(remedies, paper)
+    lines += closing_lines(job, answer, paper)
+    return paper.finish(lines)
+
+
+def verdict_lines(job: Job, answer: Answer, paper: Paper) -> list[str]:
+    """The verdict as one sentence."""
+    verdict = answer.memory.verdict
+    reason = answer.memory.reason
+    if answer.host.verdict == "does_not_fit" and verdict != "does_not_fit":
+        verdict = "does_not_fit"
+        reason = f"the node needs {gib(answer.host.memory_peak_bytes)} GiB of host memory at {answer.host.at}"
+    where = machine_words(job) if job.layout.strategy == "single" else f"{machine_words(job)}, {layout_words(job)}"
+    sentence = f"{_STARTS[verdict]}: {where}; {reason}."
+    return [paper.ink(piece, "bold", VERDICT_INK[verdict]) for piece in paper.sentence(sentence)]
+
+
+def memory_lines(answer: Answer, paper: Paper) -> list[str]:
+    """The three counters, the instant, and its holdings as bars in two columns."""
+    memory = answer.memory
+    there = "" if memory.usable_bytes is None else f", of {gib(memory.usable_bytes)} usable"
+    counters = (
+        f"{gib(memory.allocated_peak_bytes.likely)} GiB allocated ({span(memory.allocated_peak_bytes)}) · "
+        f"{span(memory.reserved_peak_bytes)} reserved · {span(memory.device_peak_bytes)} on the device{there} · {memory.evidence}"
+    )
+    lines = paper.entry("Peak per GPU", counters)
+    for key, row in answer.measured.items():
+        if row.estimated is not None:
+            counter = key.removesuffix("_peak_bytes")
+            lines += paper.entry("", f"{counter}: {gib(row.measured)} GiB measured, {span(row.estimated)} estimated")
+    lines += paper.entry("needed", f"{span(memory.needed_bytes)} GiB, which the verdict compares")
+    peak = memory.peak
+    lines += paper.entry("at", INSTANTS[peak.at] + (f", {peak.place}" if peak.place else ""))
+    return lines + bar_lines(peak, paper)
+
+
+def bar_lines(peak: Instant, paper: Paper) -> list[str]:
+    """What is alive at the peak; the longest bar is half of it."""
+    total = sum(peak.holdings) or 1.0
+    present = [(HOLDING_WORDS[name], value) for name, value in zip(HOLDINGS, peak.holdings, strict=True) if round(value) > 0]
+    cells = [f"{words:<17} {gib(value):>7} {paper.bar(2 * value / total):<10}" for words, value in present]
+    return ["    " + "   ".join(cells[start : start + 2]) for start in range(0, len(cells), 2)]
+
+
+def instants_table(answer: Answer, paper: Paper) -> list[str]:
+    """Every instant of the step with what is alive in it, in GiB."""
+    used = [index for index in range(len(HOLDINGS)) if any(round(instant.holdings[index]) > 0 for instant in answer.memory.instants)]
+    lines = ["  " + f"{'GiB':<15}{'allocated':>9}" + "".join(f"{_SHORT_HOLDINGS[index]:>9}" for index in used)]
+    for instant in answer.memory.instants:
+        cells = "".join(f"{gib(instant.holdings[index]):>9}" for index in used)
+        row = f"  {instant.at.replace('_', ' '):<15}{gib(sum(instant.holdings)):>9}{cells}"
+        lines.append(paper.ink(row, "bold") if instant.at == answer.memory.peak_at else row)
+    return lines
+
+
+def other_lines(job: Job, answer: Answer, paper: Paper) -> list[str]:
+    """Peaks outside the step, and host memory."""
+    peaks = [f"{name} {gib(peak)}" for name, peak in answer.memory.other_peaks._asdict().items() if peak is not None]
+    lines = paper.entry("Other peaks", " · ".join(peaks) + " GiB") if peaks else []
+    available = job.machine.host_memory_bytes
+    there = "how much is there is not stated" if available is None else f"of {gib(available)}, {VERDICTS[answer.host.verdict]}"
+    return lines + paper.entry("Host memory", f"{gib(answer.host.memory_peak_bytes)} GiB per node at {answer.host.at}, {there}")
+
+
+def remedy_lines(remedies: Sequence[Remedy], paper: Paper) -> list[str]:
+    """The changes that would make it fit: those that leave the training as it is first."""
+    lines: list[str] = []
+    for alters, label in ((False, "Would fit"), (True, "Alters it")):
+        for number, remedy in enumerate(remedy for remedy in remedies if remedy.changes_training is alters):
+            lines += paper.entry(label if number == 0 else "", f"{remedy.words}: {span(remedy.answer.memory.needed_bytes)} GiB needed")
+    return lines
+
+
+def closing_lines(job: Job, answer: Answer, paper: Paper) -> list[str]:
+    """Warnings, what was assumed, and how sure this is."""
+    lines: list[str] = []
+    for number, (code, text) in enumerate(answer.warnings):
+        lines += paper.entry("Beware" if number == 0 else "", f"{text} ({code})")
+    assumed = " · ".join(f"{key} = {_plain(value)} ({why})" for key, value, why in answer.assumptions)
+    if assumed:
+        lines += paper.entry("Assumed", assumed)
+    if job.shape.covers:
+        lines += paper.entry("Covers", job.shape.covers)
+    return lines + paper.entry("Sure?", sureness(answer))
+
+
+def sureness(answer: Answer) -> str:
+    """How the figures are known and what would settle them."""
+    settle = "run one full step and put its peak into [measured] (torch.cuda.max_memory_allocated() / 2**30)"
+    if answer.memory.evidence == "measured":
+        return "a pilot's own figures; what it did not measure is estimated around them"
+    return f"estimated by formulas, between {span(answer.memory.allocated_peak_bytes)} GiB allocated; to settle it, {settle}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)

@@ -1,0 +1,74 @@
+"""Words for people: instants, holdings, verdicts, and the line that says what a job is."""
+
+from __future__ import annotations
+
+from fullstep.job import Job
+from fullstep.quantities import GIB, Bounds
+
+INSTANTS = {
+    "forward": "forward",
+    "loss": "loss",
+    "backward": "backward",
+    "second_forward": "second forward of the accumulation",
+    "optimizer_step": "optimizer step",
+}
+HOLDING_WORDS = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer_states": "optimizer states",
+    "activations": "activations",
+    "logits_and_loss": "logits and loss",
+    "gathered_parameters": "gathered weights",
+    "temporaries": "temporaries",
+    "buffers": "buffers",
+}
+VERDICTS = {"fits": "fits", "tight": "tight", "does_not_fit": "does not fit", "unknown": "unknown"}
+VERDICT_INK = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unknown": "yellow"}
+_METHODS = {"full": "full fine-tuning", "lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA", "ia3": "IA3", "prefix_tuning": "prefix tuning"}
+
+
+def gib(size_bytes: float) -> str:
+    """Bytes as a bare number of GiB, for tables.
+
+    >>> gib(3 * 2**30)
+    '3.0'
+    """
+    return f"{size_bytes / GIB:,.1f}"
+
+
+def span(bounds: Bounds) -> str:
+    """Bounds in bytes as ``low-high`` in GiB; one number where both round to the same.
+
+    >>> span(Bounds(2**30, 2**30, 2**31))
+    '1.0-2.0'
+    """
+    low, high = gib(bounds.low), gib(bounds.high)
+    return low if low == high else f"{low}-{high}"
+
+
+def headline(job: Job) -> str:
+    """What is trained, how, and on how many rows: the first line of every report."""
+    batch, machine, precision = job.batch, job.machine, job.precision
+    gpus = machine.gpus * machine.nodes
+    rows = f"{batch.sequence_tokens:,} tokens x {batch.micro_batch} row{'s' if batch.micro_batch > 1 else ''}"
+    if batch.accumulation > 1:
+        rows += f" x {batch.accumulation} accumulated"
+    if job.layout.data_parallel > 1:
+        rows += f" x {job.layout.data_parallel} ranks"
+    elif gpus > 1:
+        rows += f" on {gpus} GPUs"
+    formats = f"{precision.weights} weights" + (" with fp32 master copy" if precision.master_weights else "")
+    if job.method.quantization != "none":
+        formats = f"{job.method.quantization} base"
+    if precision.compute != precision.weights or job.method.quantization != "none":
+        formats += f", {precision.compute} compute"
+    return " · ".join((job.shape.name, method_words(job), formats, job.optimizer.name, rows))
+
+
+def method_words(job: Job) -> str:
+    """The method with its rank where it has one."""
+    method = job.method
+    words = _METHODS.get(method.kind, method.kind.replace("_", " "))
+    if method.kind in ("lora", "qlora", "dora"):
+        words += f" rank {method.rank}"
+    return words if method.objective == "sft" else f"{words}, {method.objective}"
