@@ -1,0 +1,63 @@
+# Everything runs from .venv, which each target completes as far as it needs it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN_READY := $(VENV)/.run-ready
+TEST_READY := $(VENV)/.test-ready
+
+# The classes that parameter counts are compared with. torch is named by its bare version,
+# so that a build for processors alone is taken where the package index offers one.
+TORCH := torch==2.13.0
+CLASSES := transformers==5.23.0 peft==0.21.2 numpy
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help plan test test-quick test-slow lint accuracy bench docs clean
+
+help: ## what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN_READY): pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(TEST_READY): pyproject.toml Makefile | $(BIN)/python
+	$(BIN)/pip install --quiet $(TORCH)
+	$(BIN)/pip install --quiet --editable '.[test,lab]' $(TORCH) $(CLASSES)
+	@touch $@ $(RUN_READY)
+
+plan: $(RUN_READY) ## the main job on an example: Llama-3.1-8B, full fine-tuning, eight GPUs of 80 GB
+	$(BIN)/fullstep plan examples/llama-8b-full.toml
+
+lint: $(TEST_READY) ## style, types, and that imports go down only
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: lint ## all checks and tests but the slow ones (what continuous integration runs)
+	$(BIN)/pytest -m 'not slow'
+
+test-quick: $(TEST_READY) ## the tests without the classes of transformers: seconds
+	$(BIN)/pytest -m 'not slow and not real_classes'
+
+test-slow: $(TEST_READY) ## the tests that take minutes each
+	$(BIN)/pytest -m slow
+
+accuracy: $(RUN_READY) ## score the estimates against published measurements and rewrite the tables in the docs
+	$(BIN)/python validation/accuracy.py
+
+bench: $(RUN_READY) ## speed and memory of fullstep itself
+	$(BIN)/python benchmarks/run.py
+
+docs: $(RUN_READY) ## rewrite the pages that are generated from the code
+	$(BIN)/python tools/write_docs.py
+
+clean: ## remove .venv and all caches
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
