@@ -1,6 +1,8 @@
 """What the customer wants: the worksheet, read and completed."""
 
+from fullstep.job.cautions import CAUTIONS, CautionKind
 from fullstep.job.complete import complete
+from fullstep.job.flags import Flag, apply_overrides, flag_overrides, set_overrides, worksheet_flags
 from fullstep.job.job import (
     Batch,
     Checkpoint,
@@ -15,9 +17,14 @@ from fullstep.job.job import (
     Precision,
     Step,
 )
-from fullstep.job.worksheet import Worksheet, edit, worksheet_from_mapping
+from fullstep.job.reading import read_mapping, read_worksheet, worksheet_from_json
+from fullstep.job.toml_text import blank_worksheet, worksheet_to_toml
+from fullstep.job.validation import worksheet_from_mapping
+from fullstep.job.worksheet import Worksheet, edit
 
 __all__ = [
-    "Batch", "Checkpoint", "Data", "Evaluation", "Goal", "Job", "Layout", "Machine", "Method", "Optimizer", "Precision", "Step",
-    "Worksheet", "complete", "edit", "worksheet_from_mapping",
+    "CAUTIONS", "Batch", "CautionKind", "Checkpoint", "Data", "Evaluation", "Flag", "Goal", "Job", "Layout", "Machine", "Method",
+    "Optimizer", "Precision", "Step", "Worksheet", "apply_overrides", "blank_worksheet", "complete", "edit", "flag_overrides",
+    "read_mapping", "read_worksheet", "set_overrides", "worksheet_flags", "worksheet_from_json", "worksheet_from_mapping",
+    "worksheet_to_toml",
 ]  # fmt: skip

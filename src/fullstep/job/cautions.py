@@ -19,7 +19,8 @@ class CautionKind(NamedTuple):
 CAUTIONS: dict[str, CautionKind] = {
     "F001": CautionKind(
         "A setting has no effect",
-        "A key is stated that nothing reads under the other settings, for example an adapter's rank under full fine-tuning. Take it out, or check the setting that makes it idle.",
+        "A key is stated that nothing reads under the other settings, for example an adapter's rank under full fine-tuning."
+        " Take it out, or check the setting that makes it idle.",
     ),
     "F002": CautionKind(
         "Some targets are not modules of the model",
@@ -31,11 +32,13 @@ CAUTIONS: dict[str, CautionKind] = {
     ),
     "F004": CautionKind(
         "ZeRO-3 does not split a quantized base",
-        "DeepSpeed partitions floating-point parameters; 4-bit and 8-bit weights of bitsandbytes and GPTQ stay whole on every GPU. FSDP can split 4-bit weights.",
+        "DeepSpeed partitions floating-point parameters; 4-bit and 8-bit weights of bitsandbytes and GPTQ stay whole on every GPU."
+        " FSDP can split 4-bit weights.",
     ),
     "F005": CautionKind(
         "Parameters cannot be offloaded under this strategy",
-        "DeepSpeed reads offload_param at stage 3 only; without sharding nothing moves parameters to host memory. The setting does nothing.",
+        "DeepSpeed reads offload_param at stage 3 only; without sharding nothing moves parameters to host memory."
+        " The setting does nothing.",
     ),
     "F006": CautionKind(
         "The card has no flash attention kernel",
@@ -51,7 +54,8 @@ CAUTIONS: dict[str, CautionKind] = {
     ),
     "F009": CautionKind(
         "The memory of the card is not published",
-        "Nobody published what the driver reports for this card; its marketing size read as 10^9 bytes stands in. State machine.gpu_memory_gib as nvidia-smi shows it.",
+        "Nobody published what the driver reports for this card; its marketing size read as 10^9 bytes stands in."
+        " State machine.gpu_memory_gib as nvidia-smi shows it.",
     ),
     "F010": CautionKind(
         "The formulas cover only a part of the model",

@@ -5,16 +5,17 @@ from __future__ import annotations
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.job.conflicts import find_conflicts
 from fullstep.job.defaults.filler import Filler
-from fullstep.job.defaults.layout import data_parallel_ranks, layout_of, sharded_by, shards_of, strategy_and_implementation
+from fullstep.job.defaults.layout import data_parallel_ranks, layout_of, settle_strategy, sharded_by, shards_of
 from fullstep.job.defaults.machine import machine_of
 from fullstep.job.defaults.method import method_of
 from fullstep.job.defaults.precision import optimizer_of, precision_of
 from fullstep.job.defaults.run import checkpoint_of, data_of, evaluation_of, goal_of
-from fullstep.job.defaults.step import batch_of, framework_of, step_of
+from fullstep.job.defaults.step import batch_of, settle_framework, step_of
 from fullstep.job.habits import habits_of
 from fullstep.job.job import Job
 from fullstep.job.shapes import shape_of
-from fullstep.job.worksheet import Worksheet, raise_all
+from fullstep.job.validation import raise_all
+from fullstep.job.worksheet import Worksheet
 from fullstep.models import ModelShape
 
 
@@ -29,26 +30,28 @@ def complete(worksheet: Worksheet) -> Job:
     section = worksheet.section
     shape = _shape(filler)
     machine_keys, layout_keys, step_keys = section("machine"), section("layout"), section("step")
-    framework = framework_of(filler, step_keys)
+    settle_framework(filler, step_keys)
     gpus = filler.take(machine_keys, "gpus", "machine.gpus", 1, "one GPU")
     nodes = filler.take(machine_keys, "nodes", "machine.nodes", 1, "one server")
-    strategy, implementation = strategy_and_implementation(filler, layout_keys, gpus, nodes, framework)
-    data_parallel = data_parallel_ranks(filler, layout_keys, strategy, gpus, nodes)
-    shards = shards_of(filler, layout_keys, strategy, data_parallel, gpus)
-    habits = habits_of(framework, step_keys.get("framework_version"), implementation, sharded_by(strategy))
-    method = method_of(filler, section("method"), shape, framework)
-    full = method.kind == "full"
-    precision = precision_of(filler, section("precision"), full, strategy, implementation, framework)
-    optimizer = optimizer_of(filler, section("optimizer"), precision, full, strategy, implementation)
+    settle_strategy(filler, layout_keys, gpus, nodes)
+    data_parallel = data_parallel_ranks(filler, layout_keys, gpus, nodes)
+    shards = shards_of(filler, layout_keys, data_parallel, gpus)
+    version = step_keys.get("framework_version")
+    habits = habits_of(filler.framework, version, filler.implementation, sharded_by(filler.strategy))
+    method = method_of(filler, section("method"), shape)
+    precision = precision_of(filler, section("precision"))
+    optimizer = optimizer_of(filler, section("optimizer"), precision)
     batch = batch_of(filler, section("batch"), data_parallel)
-    step = step_of(filler, step_keys, framework, habits)
-    layout = layout_of(filler, layout_keys, strategy, implementation, data_parallel, shards, habits)
+    step = step_of(filler, step_keys, habits)
+    layout = layout_of(filler, layout_keys, data_parallel=data_parallel, shards=shards, habits=habits)
     machine = machine_of(filler, machine_keys, gpus, nodes)
-    data = data_of(filler, section("data"))
+    data = filler.section("data", data_of)
     evaluation = evaluation_of(filler, section("evaluation"), batch.micro_batch)
-    checkpoint = checkpoint_of(filler, section("checkpoint"))
-    goal = goal_of(filler, section("goal"))
-    find_conflicts(filler, shape, method, precision, optimizer, batch, step, layout, machine)
+    checkpoint = filler.section("checkpoint", checkpoint_of)
+    goal = filler.section("goal", goal_of)
+    find_conflicts(
+        filler, shape=shape, method=method, precision=precision, optimizer=optimizer, batch=batch, step=step, layout=layout, machine=machine
+    )
     raise_all(filler.faults, worksheet.origin)
     if filler.uncovered or shape is None:
         raise UnsupportedError(*filler.uncovered)

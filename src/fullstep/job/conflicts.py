@@ -9,7 +9,7 @@ from fullstep.models import ModelShape
 
 
 def find_conflicts(
-    filler: Filler, shape: ModelShape | None, method: Method, precision: Precision, optimizer: Optimizer,
+    filler: Filler, *, shape: ModelShape | None, method: Method, precision: Precision, optimizer: Optimizer,
     batch: Batch, step: Step, layout: Layout, machine: Machine,
 ) -> None:  # fmt: skip
     """Adds every conflict between sections to the filler's faults and cautions."""
@@ -18,14 +18,25 @@ def find_conflicts(
     _offload(filler, layout)
     if optimizer.in_backward and batch.accumulation > 1:
         found = f"true with batch.accumulation = {batch.accumulation}"
-        filler.fault("optimizer.in_backward", found, "false, or batch.accumulation = 1", "Gradients that are freed at once cannot be accumulated.")
+        remedy = "Gradients that are freed at once cannot be accumulated."
+        filler.fault("optimizer.in_backward", found, "false, or batch.accumulation = 1", remedy)
     if step.attention == "flash" and precision.weights == precision.compute == "float32":
-        filler.fault("step.attention", '"flash" with float32 weights and compute', "eager, sdpa", "Flash attention computes in bfloat16 or float16.")
+        remedy = "Flash attention computes in bfloat16 or float16."
+        filler.fault("step.attention", '"flash" with float32 weights and compute', "eager, sdpa", remedy)
     resharded = layout.reshard_after_forward
     if type(resharded) is int and layout.shards % resharded:
         filler.fault("layout.reshard_after_forward", f"{resharded} with {layout.shards} shards", "true, false or a divisor of the shards")
-    if shape is not None and shape.maximum_positions is not None and batch.sequence_tokens > shape.maximum_positions:
-        filler.caution("F011", f"batch.sequence_tokens {batch.sequence_tokens} is beyond the {shape.maximum_positions} positions of {shape.name}")
+    _positions(filler, shape, batch)
+
+
+def _positions(filler: Filler, shape: ModelShape | None, batch: Batch) -> None:
+    if shape is None or shape.maximum_positions is None or batch.sequence_tokens <= shape.maximum_positions:
+        return
+    config = filler.worksheet.section("model").get("config")
+    if isinstance(config, dict) and shape.maximum_positions not in config.values():
+        return  # the config does not say it: the number is the default of its class
+    text = f"batch.sequence_tokens {batch.sequence_tokens} is beyond the {shape.maximum_positions} positions of {shape.name}"
+    filler.caution("F011", text)
 
 
 def _card(filler: Filler, precision: Precision, step: Step, machine: Machine) -> None:
@@ -33,7 +44,8 @@ def _card(filler: Filler, precision: Precision, step: Step, machine: Machine) ->
     if card is None:
         return
     if precision.compute == "fp8" and not card.trains_fp8:
-        filler.fault("precision.compute", f'"fp8" on {card.key}, which does not compute in fp8', "float32, bfloat16, float16", "Or use a card that does.")
+        found = f'"fp8" on {card.key}, which does not compute in fp8'
+        filler.fault("precision.compute", found, "float32, bfloat16, float16", "Or use a card that does.")
     elif precision.compute == "bfloat16" and not card.trains_bf16:
         filler.caution("F003", f"{card.key} does not train bfloat16 in hardware: it runs, slowly; float16 is its format")
     if step.attention == "flash" and not card.has_flash_attention:
@@ -42,7 +54,8 @@ def _card(filler: Filler, precision: Precision, step: Step, machine: Machine) ->
 
 def _base(filler: Filler, method: Method, step: Step, layout: Layout) -> None:
     if method.quantization != "none" and layout.strategy == "zero3" and layout.implementation == "deepspeed":
-        filler.caution("F004", f"ZeRO-3 does not split the {method.quantization} base: it is whole on every GPU; FSDP can split 4-bit weights")
+        text = f"ZeRO-3 does not split the {method.quantization} base: it is whole on every GPU; FSDP can split 4-bit weights"
+        filler.caution("F004", text)
     if method.kind == "prefix_tuning" and step.activation_checkpointing != "none":
         filler.caution("F008", "peft refuses prefix tuning together with activation checkpointing")
 
@@ -51,4 +64,5 @@ def _offload(filler: Filler, layout: Layout) -> None:
     if layout.offload_parameters and layout.strategy not in FSDP and layout.strategy != "zero3":
         filler.caution("F005", f"layout.offload_parameters does nothing under {layout.strategy}; zero3 and fsdp can")
     if layout.offload_optimizer and not layout.offload_parameters and layout.strategy in FSDP:
-        filler.caution("F007", "FSDP moves optimizer states to host memory only together with parameters: set layout.offload_parameters as well")
+        text = "FSDP moves optimizer states to host memory only together with parameters: set layout.offload_parameters as well"
+        filler.caution("F007", text)

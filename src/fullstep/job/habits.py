@@ -16,7 +16,7 @@ _NUMBERS = re.compile(r"[0-9]+")
 
 
 class Habits(NamedTuple):
-    """What a framework of a version does when nobody asks it to do otherwise; ``sources`` by field."""
+    """What a framework of a version does when nobody asks it to do otherwise; ``reasons`` by field, for people."""
 
     version: str
     """the version looked up; "newest" where the table knows no number"""
@@ -24,7 +24,7 @@ class Habits(NamedTuple):
     keeps_outputs: bool
     gradients_cleared: GradientsCleared
     loading: Loading
-    sources: dict[str, str]
+    reasons: dict[str, str]
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
@@ -55,14 +55,15 @@ def habits_of(framework: str, version: str | None, implementation: str, sharded:
     numbers = version_numbers(version) if entry.get("version_of") in (None, "transformers") else version_numbers("newest")
     rows = [*table[entry["like"]]["rows"], *entry["rows"]] if "like" in entry else entry["rows"]
     found: dict[str, Any] = {}
-    sources: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    known_as = framework if version == "newest" else f"{framework} {version}"
     for row in rows:
         if _holds(row, numbers, implementation, sharded):
             for field in ("loss_input_dtype", "keeps_outputs", "gradients_cleared", "loading"):
                 if field in row:
                     found[field] = row[field]
-                    sources[field] = row["source"]
-    return Habits(version=version, sources=sources, **found)
+                    reasons[field] = f"{known_as}: {row['why']}"
+    return Habits(version=version, reasons=reasons, **found)
 
 
 def _holds(row: dict[str, Any], numbers: tuple[int, ...], implementation: str, sharded: str) -> bool:
@@ -70,7 +71,7 @@ def _holds(row: dict[str, Any], numbers: tuple[int, ...], implementation: str, s
         return False
     if "below" in row and numbers >= version_numbers(row["below"]):
         return False
-    return row.get("layout_implementation", implementation) == implementation and row.get("sharded", sharded) == sharded
+    return bool(row.get("layout_implementation", implementation) == implementation and row.get("sharded", sharded) == sharded)
 
 
 @cache

@@ -11,7 +11,9 @@ from typing import Any
 from fullstep.job.keys import BY_DOTTED, KEYS, Key, allowed_text
 from fullstep.quantities import GB, GIB, SizeError, parse_size_bytes
 
-SHORT_NAMES: dict[str, str] = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32", "float8": "fp8"}
+SHORT_NAMES: dict[str, str] = {
+    "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32", "float8": "fp8",
+}  # fmt: skip
 UNIT_BYTES = {"bytes": 1, "GiB": GIB, "GB": GB}
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(?:/[A-Za-z0-9._-]{1,96})?\Z")
 TIMES = re.compile(r"([0-9]{1,5}) ?[x×*] ?(.*)\Z", re.ASCII)
@@ -107,10 +109,11 @@ def _integer(key: Key) -> Check:
 
 
 def _number(key: Key) -> Check:
-    low, high, high_open = key.low, key.high, key.high_open
+    low, high = key.low, key.high
+    refused = {end for end, is_open in ((low, key.low_open), (high, key.high_open)) if is_open}
 
     def check(value: Any) -> Any:
-        if (type(value) is int or type(value) is float) and low <= value <= high and not (high_open and value == high):
+        if (type(value) is int or type(value) is float) and low <= value <= high and value not in refused:
             return value
         raise _wrong(key, value)
 
@@ -216,10 +219,13 @@ def _model_name(key: Key) -> Check:
     def check(value: Any) -> Any:
         if type(value) is str and MODEL_NAME.match(value) and ".." not in value:
             return value
-        looks_like_path = isinstance(value, str) and (value[:1] in ("/", ".", "~", "\\") or "\\" in value or value.count("/") > 1 or value[1:2] == ":")
-        raise _wrong(key, value, "It looks like a path: put it under model.config." if looks_like_path else "")
+        raise _wrong(key, value, "It looks like a path: put it under model.config." if _looks_like_path(value) else "")
 
     return check
+
+
+def _looks_like_path(value: object) -> bool:
+    return isinstance(value, str) and (value[:1] in tuple("/.~") or "\\" in value or value.count("/") > 1 or value[1:2] == ":")
 
 
 def _config(key: Key) -> Check:

@@ -7,10 +7,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from fullstep.errors import Fault, InputError
-from fullstep.job.keys import BY_DOTTED, BY_SECTION, SECTIONS
-from fullstep.job.values import CHECKS, TIMES, Refused, describe, did_you_mean, dotted_key
+from fullstep.job.values import CHECKS, Refused, dotted_key
 
-MOST_FAULTS = 40
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -26,7 +24,7 @@ def no_lines(_section: str, _name: str = "", /) -> int | None:
 
 
 class Worksheet(Mapping[str, Any]):
-    """Section -> key -> value, checked and in canonical form. Make one with :func:`worksheet_from_mapping` or ``read_worksheet``."""
+    """Section -> key -> value, checked and in canonical form. Made by ``worksheet_from_mapping`` or ``read_worksheet``."""
 
     __slots__ = ("_lines", "_values", "origin")
 
@@ -82,105 +80,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
     return value
-
-
-def worksheet_from_mapping(mapping: object, origin: str = "worksheet", lines: Lines = no_lines) -> Worksheet:
-    """Checks every key and value of a nested mapping; all that is wrong is in one :class:`InputError`."""
-    if not isinstance(mapping, Mapping):
-        raise InputError(Fault(origin, f"{describe(mapping)} instead of a worksheet", "a table with the section model"))
-    faults: list[Fault] = []
-    values: dict[str, Any] = {}
-    for section, entries in mapping.items():
-        checks = CHECKS.get(section) if type(section) is str and section else None
-        if checks is None:
-            _outside_sections(section, entries, values, faults, origin, lines)
-        elif isinstance(entries, Mapping):
-            values[section] = _section(section, entries, faults, origin, lines)
-        elif entries is not None:
-            faults.append(Fault(place(origin, lines(section), section), describe(entries), _keys_of(section)))
-        if len(faults) > MOST_FAULTS:
-            break
-    _count_in_name(values, faults, origin, lines)
-    model = values.get("model")
-    if not faults and not (model and ("name" in model or "config" in model)):
-        faults.append(Fault(place(origin, None, "model"), "no model", "model.name or model.config", 'For example: name = "meta-llama/Llama-3.1-8B".'))
-    raise_all(faults, origin)
-    return Worksheet(values, origin, lines)
-
-
-def raise_all(faults: list[Fault], origin: str) -> None:
-    """Raises one error with all the faults (the first ones of very many); returns when there are none."""
-    if len(faults) > MOST_FAULTS:
-        faults = [*faults[:MOST_FAULTS], Fault(origin, "more faults after these", "", "Mend these first.")]
-    if faults:
-        raise InputError(*faults)
-
-
-def _keys_of(section: str) -> str:
-    return f"a table with the keys {', '.join(BY_SECTION[section])}"
-
-
-def _outside_sections(name: object, value: object, values: dict[str, Any], faults: list[Fault], origin: str, lines: Lines) -> None:
-    if name == "schema":
-        try:
-            values["schema"] = CHECKS[""]["schema"](value)
-        except Refused as refused:
-            faults.append(
-                Fault(place(origin, lines("schema"), "schema"), refused.found, "1", "This version of fullstep reads schema 1 only; leave the key out or write 1.")
-            )
-        return
-    owners = [key.dotted for key in BY_DOTTED.values() if key.name == name]
-    word = name if isinstance(name, str) else ""
-    remedy = f"It belongs in a section: {' or '.join(owners)}." if owners else did_you_mean(word, [*SECTIONS, "schema"])
-    line = lines(word) if word else None
-    faults.append(Fault(place(origin, line, word[:60] or describe(name)), "unknown section or key", f"schema, {', '.join(SECTIONS)}", remedy))
-
-
-def _section(section: str, entries: Mapping[Any, Any], faults: list[Fault], origin: str, lines: Lines) -> dict[str, Any]:
-    checks = CHECKS[section]
-    checked: dict[str, Any] = {}
-    for name, value in entries.items():
-        check = checks.get(name) if type(name) is str else None
-        try:
-            if check is None:
-                raise _unknown(section, name)
-            checked[name] = check(value)
-        except Refused as refused:
-            word = name if isinstance(name, str) else describe(name)
-            where = place(origin, lines(section, word), f"{section}.{word[:60]}")
-            faults.append(Fault(where, refused.found, refused.allowed, refused.remedy))
-            if len(faults) > MOST_FAULTS:
-                break
-    return checked
-
-
-def _unknown(section: str, name: object) -> Refused:
-    word = name[:60] if isinstance(name, str) else ""
-    elsewhere = [key.dotted for key in BY_DOTTED.values() if key.name == word and key.section != section]
-    remedy = did_you_mean(word, list(BY_SECTION[section]))
-    if not remedy and elsewhere:
-        remedy = f"There is {' and '.join(elsewhere)}."
-    return Refused("unknown key", ", ".join(BY_SECTION[section]), remedy)
-
-
-def _count_in_name(values: dict[str, Any], faults: list[Fault], origin: str, lines: Lines) -> None:
-    """``8xH100-SXM`` under gpu or gpus says both; it must not contradict the other key."""
-    machine = values.get("machine")
-    if not machine:
-        return
-    for key, other in (("gpus", "gpu"), ("gpu", "gpus")):
-        text = machine.get(key)
-        match = TIMES.match(text) if type(text) is str else None
-        if match is None or not match[2]:
-            continue
-        said: dict[str, Any] = {"gpus": int(match[1]), "gpu": match[2].strip()}
-        stated = machine.get(other)
-        if other in machine and type(stated) is type(said[other]) and stated != said[other]:
-            where = place(origin, lines("machine", key), f"machine.{key}")
-            faults.append(Fault(where, f"{describe(text)}, but machine.{other} is {describe(stated)}", "one of the two, or both alike"))
-        elif not 1 <= said["gpus"] <= 1024:
-            faults.append(Fault(place(origin, lines("machine", key), f"machine.{key}"), describe(text), "1 to 1,024 GPUs per node"))
-        machine.update(said)
 
 
 def edit(worksheet: Worksheet, changes: Mapping[str, Any]) -> Worksheet:

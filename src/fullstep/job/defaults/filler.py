@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from fullstep.errors import Fault
 from fullstep.evidence import Assumption
 from fullstep.job.cautions import CAUTIONS
 from fullstep.job.worksheet import Worksheet
 
+Part = TypeVar("Part")
+_unstated: dict[Any, tuple[Any, list[Assumption]]] = {}
+
 
 class Filler:
-    """One worksheet on its way to a job."""
+    """One worksheet on its way to a job, with what other defaults hang on once it is settled."""
 
-    __slots__ = ("assumptions", "cautions", "faults", "uncovered", "worksheet")
+    __slots__ = ("assumptions", "cautions", "faults", "framework", "full", "implementation", "strategy", "uncovered", "worksheet")
 
     def __init__(self, worksheet: Worksheet) -> None:
         self.worksheet = worksheet
@@ -23,12 +26,15 @@ class Filler:
         self.faults: list[Fault] = []
         self.uncovered: list[Fault] = []
         """sound, but not covered by the formulas"""
+        self.framework = self.strategy = self.implementation = ""
+        self.full = True
+        """every weight is trained, not an adapter"""
 
     def take(self, values: Mapping[str, Any], name: str, dotted: str, default: Any, why: str) -> Any:
         """The stated value, else the default with a note of it."""
         if name in values:
             return values[name]
-        self.assumptions.append(Assumption(dotted, default, why))
+        self.assumptions.append(tuple.__new__(Assumption, (dotted, default, why)))  # half the time of calling the class
         return default
 
     def fault(self, dotted: str, found: str, allowed: str, remedy: str = "") -> None:
@@ -43,3 +49,16 @@ class Filler:
         """Something allowed that somebody should know."""
         assert code in CAUTIONS
         self.cautions.append((code, text))
+
+    def section(self, name: str, make: Callable[[Filler, Mapping[str, Any]], Part]) -> Part:
+        """A section that hangs on no other one; what it is when nothing of it is stated is worked out once."""
+        values = self.worksheet.section(name)
+        if values:
+            return make(self, values)
+        kept = _unstated.get(make)
+        if kept is None:
+            alone = Filler(Worksheet())
+            kept = _unstated[make] = make(alone, {}), alone.assumptions
+        self.assumptions += kept[1]
+        part: Part = kept[0]
+        return part

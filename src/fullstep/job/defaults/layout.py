@@ -34,8 +34,8 @@ def sharded_by(strategy: str) -> str:
     return "zero" if strategy in ZERO else ""
 
 
-def strategy_and_implementation(filler: Filler, values: Mapping[str, Any], gpus: int, nodes: int, framework: str) -> tuple[str, str]:
-    """The strategy and its implementation."""
+def settle_strategy(filler: Filler, values: Mapping[str, Any], gpus: int, nodes: int) -> None:
+    """Settles the strategy and who implements it, which other defaults hang on."""
     strategy = values.get("strategy")
     if strategy is None:
         many = gpus * nodes > 1
@@ -44,31 +44,34 @@ def strategy_and_implementation(filler: Filler, values: Mapping[str, Any], gpus:
     allowed = IMPLEMENTATIONS[strategy]
     implementation = values.get("implementation")
     if implementation is None:
-        usual = "megatron" if framework == "megatron" and "megatron" in allowed else allowed[0]
+        usual = "megatron" if filler.framework == "megatron" and "megatron" in allowed else allowed[0]
         implementation = filler.take(values, "implementation", "layout.implementation", usual, f"usual for {strategy}")
     elif implementation not in allowed:
         filler.fault("layout.implementation", f'"{implementation}" with layout.strategy "{strategy}"', ", ".join(allowed))
-    return strategy, implementation
+    filler.strategy, filler.implementation = strategy, implementation
 
 
-def data_parallel_ranks(filler: Filler, values: Mapping[str, Any], strategy: str, gpus: int, nodes: int) -> int:
+def data_parallel_ranks(filler: Filler, values: Mapping[str, Any], gpus: int, nodes: int) -> int:
     """gpus * nodes / (tensor * pipeline * context); 1 under layer_split, where one process drives all GPUs."""
-    ranks = gpus * nodes
+    strategy, ranks = filler.strategy, gpus * nodes
     degree = 1
     if values.keys() & DEGREES:
         degree = values.get("tensor", 1) * values.get("pipeline", 1) * values.get("context", 1)
         if ranks % degree:
             stated = [name for name in ("tensor", "pipeline", "context") if values.get(name, 1) > 1]
             text = " * ".join(f"{name} {values[name]}" for name in stated)
-            filler.fault(f"layout.{stated[0]}", f"{text} does not divide {ranks} GPUs", "degrees whose product divides machine.gpus * machine.nodes")
+            allowed = "degrees whose product divides machine.gpus * machine.nodes"
+            filler.fault(f"layout.{stated[0]}", f"{text} does not divide {ranks} GPUs", allowed)
             return 1
         _uncovered_degrees(filler, values)
     if strategy == "single" and ranks > 1:
         remedy = 'Use "ddp" for a replica per GPU, "fsdp" to divide the state, or machine.gpus = 1 and machine.nodes = 1.'
-        filler.fault("layout.strategy", f'"single" on {ranks} GPUs', "ddp, zero1, zero2, zero3, fsdp, fsdp_grad_op, hsdp, layer_split", remedy)
+        allowed = "ddp, zero1, zero2, zero3, fsdp, fsdp_grad_op, hsdp, layer_split"
+        filler.fault("layout.strategy", f'"single" on {ranks} GPUs', allowed, remedy)
     if strategy == "layer_split":
         if nodes > 1:
-            filler.fault("layout.strategy", f'"layer_split" on {nodes} nodes', "one node", "One process drives all its GPUs: set machine.nodes = 1.")
+            remedy = "One process drives all its GPUs: set machine.nodes = 1."
+            filler.fault("layout.strategy", f'"layer_split" on {nodes} nodes', "one node", remedy)
         return 1
     return ranks // degree
 
@@ -84,8 +87,9 @@ def _uncovered_degrees(filler: Filler, values: Mapping[str, Any]) -> None:
             )
 
 
-def shards_of(filler: Filler, values: Mapping[str, Any], strategy: str, data_parallel: int, gpus: int) -> int:
+def shards_of(filler: Filler, values: Mapping[str, Any], data_parallel: int, gpus: int) -> int:
     """Data-parallel ranks among which state is divided."""
+    strategy = filler.strategy
     if strategy not in SHARDED:
         if values.get("shards", 1) > 1:
             remedy = "Take the key out, or use a strategy that divides state: zero1, zero2, zero3, fsdp, hsdp."
@@ -105,11 +109,9 @@ def shards_of(filler: Filler, values: Mapping[str, Any], strategy: str, data_par
     return shards
 
 
-def layout_of(
-    filler: Filler, values: Mapping[str, Any], strategy: str, implementation: str, data_parallel: int, shards: int, habits: Habits
-) -> Layout:
+def layout_of(filler: Filler, values: Mapping[str, Any], *, data_parallel: int, shards: int, habits: Habits) -> Layout:
     """The whole section, given what was settled before."""
-    take = filler.take
+    take, strategy, implementation = filler.take, filler.strategy, filler.implementation
     family = sharded_by(strategy)
     if strategy == "fsdp_grad_op":
         reshard = take(values, "reshard_after_forward", "layout.reshard_after_forward", False, "what fsdp_grad_op means")
@@ -123,7 +125,7 @@ def layout_of(
     if "loading" in values:
         loading = values["loading"]
     else:
-        loading = take(values, "loading", "layout.loading", habits.loading, habits.sources["loading"])
+        loading = take(values, "loading", "layout.loading", habits.loading, habits.reasons["loading"])
     return Layout(
         strategy=strategy,  # type: ignore[arg-type]
         implementation=implementation,  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from fullstep.errors import Fault, InputError
-from fullstep.hardware import Card
+from fullstep.hardware import Card, default_link, find_card, usable_bytes
 from fullstep.job.defaults.filler import Filler
 from fullstep.job.job import Machine
 from fullstep.quantities import GB, GIB
@@ -15,17 +15,8 @@ from fullstep.quantities import GB, GIB
 
 @lru_cache(maxsize=512)
 def _card_and_usable(name: str) -> tuple[Card, int]:
-    from fullstep.hardware import find_card, usable_bytes  # noqa: PLC0415 - reads the catalogue only when a card is named
-
     card = find_card(name)
     return card, usable_bytes(card)
-
-
-@lru_cache(maxsize=512)
-def _usable(total_bytes: int) -> int:
-    from fullstep.hardware import usable_bytes  # noqa: PLC0415
-
-    return usable_bytes(total_bytes)
 
 
 def machine_of(filler: Filler, values: Mapping[str, Any], gpus: int, nodes: int) -> Machine:
@@ -33,9 +24,7 @@ def machine_of(filler: Filler, values: Mapping[str, Any], gpus: int, nodes: int)
     card, total, usable = _memory(filler, values)
     link = values.get("link")
     if link is None and card is not None and gpus > 1:
-        link = filler.take(values, "link", "machine.link", card.link, f"how {card.key} is usually joined")
-    elif link is None and card is not None:
-        link = card.link
+        link = filler.take(values, "link", "machine.link", default_link(card, gpus), f"how {gpus} {card.key} are usually joined")
     host = values.get("host_memory_gib")
     disk = values.get("disk_gb")
     write, read = values.get("storage_write_gb_s"), values.get("storage_read_gb_s")
@@ -72,11 +61,12 @@ def _memory(filler: Filler, values: Mapping[str, Any]) -> tuple[Card | None, int
     stated = values.get("gpu_memory_gib")
     if stated is not None:
         total = round(stated * GIB)
-        return card, total, _usable(total)
+        return card, total, usable_bytes(total)
     if card is not None:
         total = card.total_bytes
         why = f"what the driver reports of {card.key}" if card.reported_bytes is not None else f"the marketing size of {card.key}"
         filler.take(values, "gpu_memory_gib", "machine.gpu_memory_gib", round(total / GIB, 2), why)
         if card.reported_bytes is None:
-            filler.caution("F009", f"what the driver reports for {card.key} is not published: {total / GIB:.1f} GiB taken from its marketing size")
+            text = f"what the driver reports for {card.key} is not published: {total / GIB:.1f} GiB taken from its marketing size"
+            filler.caution("F009", text)
     return card, total, usable

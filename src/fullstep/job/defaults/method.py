@@ -25,24 +25,25 @@ IA3_TARGETS: dict[str, tuple[str, ...]] = {
 """peft 0.21.2, TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING"""
 
 
-def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | None, framework: str) -> Method:
+def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | None) -> Method:
     """The whole section. Kinds and objectives that the formulas do not cover are noted as such."""
     take = filler.take
     kind = take(values, "kind", "method.kind", "full", "full fine-tuning unless an adapter is named")
     objective = take(values, "objective", "method.objective", "sft", "supervised fine-tuning unless another loss is named")
     if kind in TRACED_METHODS:
         allowed = "full, lora, qlora, dora, ia3, prefix_tuning, bottleneck"
-        filler.not_covered("method.kind", f'"{kind}", which the formulas do not cover', allowed, "Measure it without a GPU: `fullstep trace`.")
+        remedy = "Measure it without a GPU: `fullstep trace`."
+        filler.not_covered("method.kind", f'"{kind}", which the formulas do not cover', allowed, remedy)
     if objective in REFUSED_OBJECTIVES:
-        filler.not_covered(
-            "method.objective", f'"{objective}", which is not covered yet', "sft, dpo, orpo, kto, reward", "Size its policy update as sft."
-        )
-    if kind == "full":
+        allowed = "sft, dpo, orpo, kto, reward"
+        filler.not_covered("method.objective", f'"{objective}", which is not covered yet', allowed, "Size its policy update as sft.")
+    filler.full = kind == "full"
+    if filler.full:
         return _full(filler, values, objective)
     rank = 16
     if kind != "ia3":
         rank = take(values, "rank", "method.rank", 16, "a common choice")
-    quantization, double, upcast = _quantization(filler, values, kind, framework)
+    quantization, double, upcast = _quantization(filler, values, kind)
     return Method(
         kind=kind,
         rank=rank,
@@ -59,7 +60,7 @@ def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | Non
 def _full(filler: Filler, values: Mapping[str, Any], objective: Any) -> Method:
     if values.get("quantization", "none") != "none":
         found = f'"{values["quantization"]}" with method.kind "full"'
-        filler.fault("method.quantization", found, "none", "A quantized base stays frozen: use an adapter (method.kind = \"qlora\").")
+        filler.fault("method.quantization", found, "none", 'A quantized base stays frozen: use an adapter (method.kind = "qlora").')
     idle = [name for name in ("rank", "targets", "dropout", "double_quantization", "upcast_unquantized") if name in values]
     idle += ["train_modules"] if values.get("train_modules") else []
     if idle:
@@ -71,14 +72,15 @@ def _full(filler: Filler, values: Mapping[str, Any], objective: Any) -> Method:
     )  # fmt: skip
 
 
-def _quantization(filler: Filler, values: Mapping[str, Any], kind: str, framework: str) -> tuple[Any, bool, bool]:
+def _quantization(filler: Filler, values: Mapping[str, Any], kind: str) -> tuple[Any, bool, bool]:
     take = filler.take
     qlora = kind == "qlora"
     why = "QLoRA's number format" if qlora else "the base is not quantized unless that is asked for"
     quantization = take(values, "quantization", "method.quantization", "nf4" if qlora else "none", why)
     if quantization == "none":
         if qlora:
-            filler.fault("method.quantization", '"none" with method.kind "qlora"', "nf4, fp4, int8, fp8, gptq, mxfp4", "Or use method.kind = \"lora\".")
+            allowed = "nf4, fp4, int8, fp8, gptq, mxfp4"
+            filler.fault("method.quantization", '"none" with method.kind "qlora"', allowed, 'Or use method.kind = "lora".')
         idle = [name for name in ("double_quantization", "upcast_unquantized") if values.get(name)]
         if idle:
             filler.caution("F001", f"{', '.join('method.' + name for name in idle)} without effect: the base is not quantized")
@@ -86,7 +88,7 @@ def _quantization(filler: Filler, values: Mapping[str, Any], kind: str, framewor
     double = values.get("double_quantization", False)
     if quantization in ("nf4", "fp4"):
         double = take(values, "double_quantization", "method.double_quantization", False, "default of bitsandbytes")
-    upcasts = qlora and framework == "transformers" and quantization != "gptq"
+    upcasts = qlora and filler.framework == "transformers" and quantization != "gptq"
     if upcasts:
         why = "peft's prepare_model_for_kbit_training casts what is not quantized to float32"
     elif quantization == "gptq":
@@ -143,7 +145,8 @@ def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelS
         return linears
     found = tuple(dict.fromkeys(last for name in stated if (last := name.rpartition(".")[2]) in known))
     if not found:
-        filler.fault("method.targets", f"{', '.join(stated[:8]) or 'an empty list'}: no module of {shape.name}", f'"all-linear" or some of {", ".join(sorted(known))}')
+        shown = ", ".join(name[:60] for name in stated[:8]) or "an empty list"
+        filler.fault("method.targets", f"{shown}: no module of {shape.name}", f'"all-linear" or some of {", ".join(sorted(known))}')
         return ()
     if len(found) < len(stated):
         missing = [name for name in stated if name.rpartition(".")[2] not in known]

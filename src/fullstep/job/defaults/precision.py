@@ -16,12 +16,12 @@ MULTI_TENSOR = frozenset(("adamw", "adam", "sgd", "sgd_momentum"))
 LOW_BIT = frozenset(("adamw_8bit", "lion_8bit", "paged_adamw_8bit", "adamw_4bit"))
 
 
-def precision_of(filler: Filler, values: Mapping[str, Any], full: bool, strategy: str, implementation: str, framework: str) -> Precision:
-    """The whole section; ``full``: every weight is trained, not an adapter."""
-    take = filler.take
+def precision_of(filler: Filler, values: Mapping[str, Any]) -> Precision:
+    """The section precision."""
+    take, full, strategy = filler.take, filler.full, filler.strategy
     weights = take(values, "weights", "precision.weights", "bfloat16", "what checkpoints are published in")
     compute = take(values, "compute", "precision.compute", "bfloat16", "usual since cards train it in hardware")
-    adapters = "float32"
+    adapters: Any = "float32"
     if not full:
         adapters = take(values, "adapters", "precision.adapters", "float32", "peft keeps adapters in float32 (autocast_adapter_dtype)")
     trained = weights if full else adapters
@@ -30,9 +30,10 @@ def precision_of(filler: Filler, values: Mapping[str, Any], full: bool, strategy
         master = values["master_weights"]
         if master and not low:
             key = "precision.weights" if full else "precision.adapters"
-            filler.fault("precision.master_weights", f"true, but what trains is float32 already ({key})", "false", "Or train bfloat16 or float16 weights.")
+            found = f"true, but what trains is float32 already ({key})"
+            filler.fault("precision.master_weights", found, "false", "Or train bfloat16 or float16 weights.")
     else:
-        keeps = strategy in ZERO or "megatron" in (implementation, framework)
+        keeps = strategy in ZERO or "megatron" in (filler.implementation, filler.framework)
         why = "DeepSpeed and Megatron keep them beside bfloat16 and float16 weights" if keeps and low else "no separate copy in this set-up"
         master = take(values, "master_weights", "precision.master_weights", keeps and low, why)
     gathered = "bfloat16" if compute == "fp8" else compute
@@ -49,30 +50,30 @@ def precision_of(filler: Filler, values: Mapping[str, Any], full: bool, strategy
         reduce = take(values, "reduce", "precision.reduce", gradients, "as gradients")
     autocast = values.get("autocast")
     if autocast is None:
-        autocast, why = _autocast(weights, gathered, full, strategy, framework)
+        autocast, why = _autocast(filler, weights, gathered)
         take(values, "autocast", "precision.autocast", autocast, why)
     return Precision(
         weights=weights, compute=compute, autocast=autocast, gradients=gradients, adapters=adapters, reduce=reduce, master_weights=master
     )
 
 
-def _autocast(weights: str, gathered: str, full: bool, strategy: str, framework: str) -> tuple[bool, str]:
-    if strategy in SHARDED:
+def _autocast(filler: Filler, weights: str, gathered: str) -> tuple[bool, str]:
+    if filler.strategy in SHARDED:
         return False, "sharded weights are gathered in the compute dtype instead"
     if weights != gathered:
         return True, "weights and compute differ"
-    if not full and framework in CASTS_ADAPTERS:
-        return True, f"{framework} runs adapters under autocast"
+    if not filler.full and filler.framework in CASTS_ADAPTERS:
+        return True, f"{filler.framework} runs adapters under autocast"
     return False, "weights are in the compute dtype already"
 
 
-def optimizer_of(filler: Filler, values: Mapping[str, Any], precision: Precision, full: bool, strategy: str, implementation: str) -> Optimizer:
-    """The whole section."""
+def optimizer_of(filler: Filler, values: Mapping[str, Any], precision: Precision) -> Optimizer:
+    """The section optimizer."""
     take = filler.take
     name = take(values, "name", "optimizer.name", "adamw", "the usual choice")
-    kernels = values.get("implementation")
+    kernels: Any = values.get("implementation")
     if kernels is None:
-        if strategy in ZERO and implementation == "deepspeed":
+        if filler.strategy in ZERO and filler.implementation == "deepspeed":
             kernels, why = "deepspeed", "DeepSpeed steps over its own flat partitions"
         elif name in MULTI_TENSOR:
             kernels, why = "foreach", "default of torch.optim on CUDA"
@@ -80,14 +81,15 @@ def optimizer_of(filler: Filler, values: Mapping[str, Any], precision: Precision
             kernels, why = "single", f"{name} steps one parameter at a time"
         take(values, "implementation", "optimizer.implementation", kernels, why)
     elif kernels == "fused" and name not in MULTI_TENSOR:
-        filler.fault("optimizer.implementation", f'"fused" with optimizer.name "{name}"', "foreach, single", "Fused kernels exist for adamw, adam, sgd, sgd_momentum.")
+        remedy = "Fused kernels exist for adamw, adam, sgd, sgd_momentum."
+        filler.fault("optimizer.implementation", f'"fused" with optimizer.name "{name}"', "foreach, single", remedy)
     if name in LOW_BIT:
         packed = "two 4-bit states share one byte" if name == "adamw_4bit" else "8-bit states"
         state = take(values, "state_dtype", "optimizer.state_dtype", "int8", packed)
     elif precision.master_weights:
         state = take(values, "state_dtype", "optimizer.state_dtype", "float32", "as the master weights")
     else:
-        trained = precision.weights if full else precision.adapters
+        trained = precision.weights if filler.full else precision.adapters
         state = take(values, "state_dtype", "optimizer.state_dtype", trained, "as what is trained")
     return Optimizer(
         name=name,

@@ -14,7 +14,8 @@ def data_of(filler: Filler, values: Mapping[str, Any]) -> Data:
     amounts = [name for name in ("tokens", "examples", "steps") if name in values]
     if len(amounts) > 1:
         found = " and ".join(f"data.{name}" for name in amounts)
-        filler.fault(f"data.{amounts[1]}", f"{found} together", "one of data.tokens, data.examples, data.steps", "Keep the one that you know best.")
+        allowed = "one of data.tokens, data.examples, data.steps"
+        filler.fault(f"data.{amounts[1]}", f"{found} together", allowed, "Keep the one that you know best.")
     if not amounts:
         filler.take(values, "tokens", "data.tokens", None, "no data set is stated: time and cost of the whole run stay open")
         epochs = values.get("epochs", 1)

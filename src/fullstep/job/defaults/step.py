@@ -13,7 +13,7 @@ from fullstep.job.job import Batch, Step
 def batch_of(filler: Filler, values: Mapping[str, Any], data_parallel: int) -> Batch:
     """The whole section; accumulation follows from global_rows where that is stated."""
     take = filler.take
-    sequence = take(values, "sequence_tokens", "batch.sequence_tokens", 2048, "a common length; state yours, memory grows with it")
+    sequence = take(values, "sequence_tokens", "batch.sequence_tokens", 2048, "a common length")
     rows = take(values, "micro_batch", "batch.micro_batch", 1, "one row at a time")
     packed = take(values, "packed", "batch.packed", True, "rows are filled")
     if packed:
@@ -48,23 +48,24 @@ def _accumulation(filler: Filler, values: Mapping[str, Any], rows: int, data_par
         filler.take(values, "accumulation", "batch.accumulation", needed, "follows from batch.global_rows")
     elif stated != needed:
         text = f"{stated}, but batch.global_rows = {wanted} needs {needed}"
-        filler.fault("batch.accumulation", text, f"{needed}", f"Or batch.global_rows = {stated * pass_rows}; one of the two keys is enough.")
+        remedy = f"Or batch.global_rows = {stated * pass_rows}; one of the two keys is enough."
+        filler.fault("batch.accumulation", text, f"{needed}", remedy)
     return needed
 
 
-def framework_of(filler: Filler, values: Mapping[str, Any]) -> str:
-    """The training framework, which other defaults hang on."""
-    name: str = filler.take(values, "framework", "step.framework", "transformers", "the most used")
-    return name
+def settle_framework(filler: Filler, values: Mapping[str, Any]) -> None:
+    """Settles the training framework, which other defaults hang on."""
+    filler.framework = filler.take(values, "framework", "step.framework", "transformers", "the most used")
 
 
-def step_of(filler: Filler, values: Mapping[str, Any], framework: Any, habits: Habits) -> Step:
+def step_of(filler: Filler, values: Mapping[str, Any], habits: Habits) -> Step:
     """The whole section."""
     take = filler.take
+    framework: Any = filler.framework
     if "framework_version" not in values:
         take(values, "framework_version", "step.framework_version", habits.version, "newest known")
     return Step(
-        activation_checkpointing=take(values, "activation_checkpointing", "step.activation_checkpointing", "none", "off unless asked for"),
+        activation_checkpointing=take(values, "activation_checkpointing", "step.activation_checkpointing", "none", "off by default"),
         attention=take(values, "attention", "step.attention", "sdpa", "default of transformers 5 and torch"),
         loss=take(values, "loss", "step.loss", "standard", f"as {framework} does it"),
         activation_offload=take(values, "activation_offload", "step.activation_offload", False, "off unless asked for"),
@@ -81,4 +82,4 @@ def step_of(filler: Filler, values: Mapping[str, Any], framework: Any, habits: H
 def _habit(filler: Filler, values: Mapping[str, Any], name: str, dotted: str, habits: Habits) -> Any:
     if name in values:
         return values[name]
-    return filler.take(values, name, dotted, getattr(habits, name), habits.sources[name])
+    return filler.take(values, name, dotted, getattr(habits, name), habits.reasons[name])
