@@ -61,11 +61,12 @@ def _run(words: list[str]) -> int:
 
 
 def _run_command(name: str, words: list[str]) -> int:
-    import argparse  # noqa: PLC0415
     from importlib import import_module  # noqa: PLC0415
 
+    from fullstep.cli.arguments import ArgumentParser  # noqa: PLC0415
+
     command = import_module(f"fullstep.cli.{name}")
-    parser = argparse.ArgumentParser(prog=f"fullstep {name}", description=command.__doc__, allow_abbrev=False)
+    parser = ArgumentParser(name, command.__doc__ or "")
     command.add_arguments(parser)
     code: int = command.run(parser.parse_args(words))
     return code

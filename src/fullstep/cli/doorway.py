@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 from fullstep.cli import EXIT_INPUT, EXIT_OURS
@@ -32,7 +33,7 @@ def guarded(action: Callable[[], int]) -> int:
         return _STOPPED + signal.SIGPIPE
     except SystemExit as stop:  # argparse, or a signal
         return stop.code if isinstance(stop.code, int) else EXIT_OURS
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         if os.environ.get("FULLSTEP_DEBUG"):
             raise
         _complain(_report_line(error))
@@ -68,7 +69,7 @@ def _report_line(error: Exception) -> str:
     where = ""
     trace = error.__traceback__
     while trace is not None:
-        where = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+        where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
     what = f"{type(error).__name__}: {str(error)[:300]}"
     return (

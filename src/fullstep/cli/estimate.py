@@ -57,9 +57,9 @@ def _fails(answer: Answer) -> bool:
 def _stream() -> int:
     from fullstep.api.estimate import estimate  # noqa: PLC0415
     from fullstep.cli.stream import answer_lines  # noqa: PLC0415
-    from fullstep.job import worksheet_from_mapping  # noqa: PLC0415
+    from fullstep.job import worksheet_from_json  # noqa: PLC0415
 
-    tally = answer_lines(sys.stdin.buffer, sys.stdout, lambda found, name: estimate(worksheet_from_mapping(found, name)))
+    tally = answer_lines(sys.stdin.buffer, sys.stdout, lambda text, name: estimate(worksheet_from_json(text, name)))
     if tally.ours:
         return EXIT_OURS
     return EXIT_INPUT if tally.at_fault else EXIT_OK

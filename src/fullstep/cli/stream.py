@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, TextIO
 
 from fullstep.errors import Fault, InputError
+from fullstep.job.reading import LARGEST_BYTES
 from fullstep.ledger import Answer
-from fullstep.report.json import answer_as_dict, dump_line, error_as_dict
+from fullstep.report.json import answer_line, dump_line, error_as_dict
 
-LONGEST_LINE_BYTES = 4 * 2**20
-"""a worksheet is a few kilobytes; a longer line is answered with an error and skipped unread"""
 _CHUNK_BYTES = 2**16
 
 
@@ -24,13 +22,13 @@ class Tally(NamedTuple):
     ours: int = 0
 
 
-def answer_lines(source: BinaryIO, target: TextIO, answer: Callable[[object, str], Answer]) -> Tally:
+def answer_lines(source: BinaryIO, target: TextIO, answer: Callable[[str, str], Answer]) -> Tally:
     """Answers every line; what is there is answered and flushed before more is waited for, so that a dialogue works too.
 
     Args:
         source: one JSON object a line; empty lines are skipped
         target: one JSON object a line
-        answer: sizes one worksheet, given what JSON held and what to call it in messages
+        answer: sizes one worksheet, given its text and what to call it in messages
     """
     gc.freeze()  # what start-up made stays: the collector need not look at it again
     gc.set_threshold(50_000)
@@ -42,13 +40,14 @@ def answer_lines(source: BinaryIO, target: TextIO, answer: Callable[[object, str
             number += 1
             if not line.strip():
                 continue
+            name = f"line {number}"
             try:
-                replies.append(dump_line(answer_as_dict(answer(_parsed(line, number), f"line {number}"))))
+                replies.append(answer_line(answer(_text(line, name), name)))
                 answered += 1
             except InputError as error:
                 replies.append(dump_line(error_as_dict(error)))
                 at_fault += 1
-            except Exception as error:  # noqa: BLE001 (one line's fault of ours must not stop the rest)
+            except Exception as error:  # a fault of ours in one line must not stop the rest
                 replies.append(dump_line(error_as_dict(error)))
                 ours += 1
         if replies:
@@ -57,16 +56,13 @@ def answer_lines(source: BinaryIO, target: TextIO, answer: Callable[[object, str
     return Tally(answered, at_fault, ours)
 
 
-def _parsed(line: bytes, number: int) -> object:
-    where = f"line {number}"
-    if len(line) > LONGEST_LINE_BYTES:
-        raise InputError(Fault(where, f"more than {LONGEST_LINE_BYTES:,} bytes", "one worksheet a line"))
+def _text(line: bytes, name: str) -> str:
+    if len(line) > LARGEST_BYTES:
+        raise InputError(Fault(name, f"more than {LARGEST_BYTES:,} bytes", "one worksheet a line"))
     try:
-        return json.loads(line)
-    except RecursionError:
-        raise InputError(Fault(where, "JSON nested too deeply", "a worksheet: tables in tables, two deep")) from None
-    except ValueError as error:
-        raise InputError(Fault(where, f"not JSON ({str(error)[:120]})", "one worksheet as a JSON object a line")) from None
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(Fault(name, f"no UTF-8 text (byte {error.start})", "one worksheet as a JSON object a line")) from None
 
 
 def _batches(source: BinaryIO) -> Iterator[list[bytes]]:
@@ -85,4 +81,4 @@ def _batches(source: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def _joined(rest: bytes, more: bytes) -> bytes:
-    return rest if len(rest) > LONGEST_LINE_BYTES else rest + more
+    return rest if len(rest) > LARGEST_BYTES else rest + more

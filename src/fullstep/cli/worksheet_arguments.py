@@ -1,21 +1,82 @@
-"""The worksheet of a command: a file, flags, or flags over a file."""
+"""The worksheet of a command: a file, flags instead of one, or flags over it."""
+
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
+from typing import Any
 
-from fullstep.job import Worksheet, worksheet_from_mapping
+from fullstep.errors import Fault, InputError
+from fullstep.job import (
+    Worksheet,
+    apply_overrides,
+    flag_overrides,
+    read_mapping,
+    set_overrides,
+    worksheet_flags,
+    worksheet_from_mapping,
+)
+
+_KEY = "key "
+"""what the namespace calls a worksheet key, so that no key can collide with an option of the command"""
 
 
 def add_worksheet_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    parser.add_argument("worksheets" if several else "worksheet", nargs="*" if several else "?")
+    """The worksheet argument(s), ``--set`` and a flag for every key, grouped by section in the help."""
+    help_text = "a TOML, YAML or JSON file, or - for standard input"
+    if several:
+        parser.add_argument("worksheets", nargs="*", metavar="WORKSHEET", help=f"{help_text}; two or more are compared")
+    else:
+        parser.add_argument("worksheets", nargs="?", metavar="WORKSHEET", help=help_text)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any key by its full name, as often as needed")
+    groups: dict[str, Any] = {}
+    for flag in worksheet_flags():
+        section = flag.dotted.partition(".")[0]
+        if section not in groups:
+            groups[section] = parser.add_argument_group(f"keys of [{section}]")
+        groups[section].add_argument(flag.flag, dest=_KEY + flag.dotted, metavar=flag.metavar, help=flag.help)
 
 
-def worksheet_from(arguments):
-    p = arguments.worksheet
-    return worksheet_from_mapping(json.loads(Path(p).read_text()), p)
+def worksheet_from(arguments: argparse.Namespace) -> Worksheet:
+    """The one worksheet of a command.
+
+    Raises:
+        InputError: it cannot be read, or what the file and the flags say together is not allowed
+    """
+    return _worksheet(arguments.worksheets, _overrides(arguments))
 
 
-def worksheets_from(arguments):
-    return [worksheet_from_mapping(json.loads(Path(p).read_text()), p) for p in arguments.worksheets]
+def worksheets_from(arguments: argparse.Namespace) -> list[Worksheet]:
+    """All worksheets of a command; flags are laid over each of them.
+
+    Raises:
+        InputError: one cannot be read or is not allowed; the faults of all of them together
+    """
+    overrides = _overrides(arguments)
+    if arguments.worksheets.count("-") > 1:
+        raise InputError(Fault("-", "standard input twice", "once", "It can be read only once."))
+    worksheets: list[Worksheet] = []
+    faults: list[Fault] = []
+    for path in arguments.worksheets or [None]:
+        try:
+            worksheets.append(_worksheet(path, overrides))
+        except InputError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise InputError(*faults)
+    return worksheets
+
+
+def _worksheet(path: str | None, overrides: dict[str, Any]) -> Worksheet:
+    if path is None:
+        if not overrides:
+            example = "fullstep plan --model meta-llama/Llama-3.1-8B --gpu H100-SXM --gpus 8"
+            raise InputError(Fault("worksheet", "none is given", "a file, - for standard input, or flags", f"For example: {example}"))
+        return worksheet_from_mapping(apply_overrides({}, overrides), "flags")
+    mapping, origin, lines = read_mapping(path)
+    return worksheet_from_mapping(apply_overrides(mapping, overrides), origin, lines)
+
+
+def _overrides(arguments: argparse.Namespace) -> dict[str, Any]:
+    stated = vars(arguments)
+    pairs = [(name.removeprefix(_KEY), text) for name, text in stated.items() if name.startswith(_KEY) and text is not None]
+    return {**flag_overrides(pairs), **set_overrides(arguments.set)}

@@ -44,7 +44,7 @@ class RuledOut(NamedTuple):
     what: str
     closest: Trial | Refusal
     """the one that needs least, or the one that was refused"""
-    count: int
+    candidates: int
     changes: Mapping[str, object]
     """what makes them different from the worksheet as written"""
 

@@ -27,7 +27,7 @@ class Rejection(NamedTuple):
     remedy: Mapping[str, object] | None
     """worksheet keys to change; None: no single change is known"""
     changes_training: bool
-    count: int
+    candidates: int
     detail: str
     """for people: the instant, or why it is refused"""
 
@@ -53,7 +53,7 @@ def rejected(as_written: Trial, ruled_out: Sequence[RuledOut], options: Sequence
         better = next((trial for trial in options if trial.fits), None)
         changes = _difference(group.closest, better) if better is not None else (helps[0].changes if helps else None)
         alters = better is None and bool(helps) and helps[0].changes_training
-        records.append(_of_trial(group.what, group.closest, group.count, changes, alters))
+        records.append(_of_trial(group.what, group.closest, group.candidates, changes, alters))
     return records
 
 
@@ -80,7 +80,7 @@ def _of_refusal(group: RuledOut, refusal: Refusal) -> Rejection:
     fault = refusal.error.faults[0]
     divisibility = not isinstance(refusal.error, UnsupportedError) and "divid" in f"{fault.found} {fault.allowed}"
     limit: Limit = "divisibility" if divisibility else "support"
-    return Rejection(group.what, limit, None, None, "", None, False, group.count, f"{fault.found}. {fault.remedy}".strip())
+    return Rejection(group.what, limit, None, None, "", None, False, group.candidates, f"{fault.found}. {fault.remedy}".strip())
 
 
 def _difference(out: Trial, better: Trial) -> dict[str, object]:

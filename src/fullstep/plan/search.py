@@ -99,7 +99,7 @@ def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]
         sentence = f"Several servers are needed for the memory: {where}."
         return PlanVerdict("several_servers", f"no layout fits on fewer nodes; {reason}", sentence, None)
     one = "One GPU is enough" if job.machine.gpus == 1 else "One server is enough"
-    answer: Overall = "one_server_replicated" if job.layout.strategy in ("single", "ddp") else "one_server_sharded"
+    answer: Overall = "one_server_sharded" if job.layout.shards > 1 or job.layout.strategy == "layer_split" else "one_server_replicated"
     return PlanVerdict(answer, reason, f"{one}: {where}.", None)
 
 

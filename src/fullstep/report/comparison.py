@@ -36,6 +36,14 @@ _SETTINGS: tuple[tuple[str, Callable[[Job], str]], ...] = (
 )
 
 
+_COUNTERS = (
+    ("allocated", "allocated_peak_bytes"),
+    ("reserved", "reserved_peak_bytes"),
+    ("device", "device_peak_bytes"),
+    ("needed", "needed_bytes"),
+)
+
+
 def comparison_text(columns: Sequence[Column], paper: Paper) -> str:
     """Settings that differ, then every figure of all of them; sizes in GiB.
 
@@ -51,7 +59,7 @@ def comparison_text(columns: Sequence[Column], paper: Paper) -> str:
     lines.append("")
     verdicts = [column.answer.memory.verdict for column in columns]
     lines.append(_verdict_row(verdicts, width, paper))
-    for label, counter in (("allocated", "allocated_peak_bytes"), ("reserved", "reserved_peak_bytes"), ("device", "device_peak_bytes"), ("needed", "needed_bytes")):
+    for label, counter in _COUNTERS:
         bounds = [getattr(column.answer.memory, counter) for column in columns]
         texts = [f"{gib(each.likely)} ({span(each)})" for each in bounds]
         lines.append(_row(label, texts, _difference([each.likely for each in bounds]), width))
@@ -76,12 +84,16 @@ def _holding_rows(columns: Sequence[Column], width: int) -> list[str]:
 def _instant_rows(columns: Sequence[Column], width: int) -> list[str]:
     rows = ["  allocated at each instant, GiB"]
     for at, words in INSTANTS.items():
-        found = [next((instant.allocated_bytes for instant in column.answer.memory.instants if instant.at == at), None) for column in columns]
-        if any(size is not None for size in found):
-            known = [size for size in found if size is not None]
+        found = [_allocated_at(column.answer, at) for column in columns]
+        known = [size for size in found if size is not None]
+        if known:
             difference = _difference(known) if len(known) == len(found) else ""
             rows.append(_row(words.split(" of ")[0], ["-" if size is None else gib(size) for size in found], difference, width))
     return rows
+
+
+def _allocated_at(answer: Answer, at: str) -> float | None:
+    return next((instant.allocated_bytes for instant in answer.memory.instants if instant.at == at), None)
 
 
 def _row(label: str, cells: Sequence[str], difference: str, width: int) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from fullstep import __version__
 from fullstep.errors import InputError
+from fullstep.evidence import Assumption
 from fullstep.ledger import HOLDINGS, Answer, HostMemory, Memory
 from fullstep.quantities import Bounds
 
@@ -22,10 +24,36 @@ _LATER = {
 _LATER_ASSUMPTIONS = [{"key": part, "value": None, "why": why} for part, why in _LATER.items()]
 _lean = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 _readable = json.JSONEncoder(indent=2, allow_nan=False).encode
+_LATER_TEXT = _lean(_LATER_ASSUMPTIONS)[1:-1]
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _assumption_as_text(key: str, value: object, why: str) -> str:
+    return _lean({"key": key, "value": value, "why": why})
+
+
+def _assumption_text(assumption: Assumption) -> str:
+    return _assumption_as_text(*assumption)
 
 
 def answer_as_dict(answer: Answer) -> dict[str, Any]:
     """One answer as the contract's object."""
+    document = _all_but_assumptions(answer)
+    document["assumptions"] = [{"key": key, "value": value, "why": why} for key, value, why in answer.assumptions] + _LATER_ASSUMPTIONS
+    return document
+
+
+def answer_line(answer: Answer) -> str:
+    """The same object on one line, without a line end. The same defaults come again and again: each is written once and kept."""
+    try:
+        assumptions = ",".join(map(_assumption_text, answer.assumptions))
+    except TypeError:  # a value that cannot be remembered, like a list
+        return _lean(answer_as_dict(answer))
+    separator = "," if assumptions else ""
+    return f'{_lean(_all_but_assumptions(answer))[:-1]},"assumptions":[{assumptions}{separator}{_LATER_TEXT}]}}'
+
+
+def _all_but_assumptions(answer: Answer) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "fullstep": __version__,
@@ -37,7 +65,6 @@ def answer_as_dict(answer: Answer) -> dict[str, Any]:
         "checkpoint": None,
         "run": None,
         **({"measured": {key: _comparison(row) for key, row in answer.measured.items()}} if answer.measured else {}),
-        "assumptions": [{"key": key, "value": value, "why": why} for key, value, why in answer.assumptions] + _LATER_ASSUMPTIONS,
         "warnings": [{"code": code, "text": text} for code, text in answer.warnings],
     }
 

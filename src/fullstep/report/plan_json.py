@@ -55,7 +55,7 @@ def _rejection(out: Rejection) -> dict[str, Any]:
         "unit": out.unit,
         "remedy": None if out.remedy is None else dict(out.remedy),
         "changes_training": out.changes_training,
-        "count": out.count,
+        "count": out.candidates,
         "detail": out.detail,
     }
 

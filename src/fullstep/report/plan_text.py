@@ -48,13 +48,14 @@ def option_words(trial: Trial) -> str:
     if job.machine.nodes > 1:
         where += f" on {job.machine.nodes} nodes"
     card = "" if job.machine.card is None else f"{job.machine.gpus} x {job.machine.card.key}, "
-    offload, recompute = level_of(job)
-    level = next((level.words for level in LEVELS if (level.offload, level.recompute) == (offload, recompute)), "as written")
+    cost = level_of(job)
+    level = next((each.words for each in LEVELS if (each.offload, each.recompute) == cost), "own savers")
     every = job.step.activation_checkpointing
     if isinstance(every, int):
         level = f"every {every}th block recomputed"
     shown = "" if trial.changes.get("machine.gpu") is None else card
-    return f"{shown}{where}, {level}, {job.batch.micro_batch} rows x {job.batch.accumulation}"
+    rows = f"{job.batch.micro_batch} row{'s' if job.batch.micro_batch > 1 else ''} x {job.batch.accumulation}"
+    return f"{shown}{where}, {level}, {rows}" + ("" if option_changes(trial) else " (as written)")
 
 
 def option_lines(options: Sequence[Trial], paper: Paper) -> list[str]:
@@ -76,7 +77,7 @@ def rejection_lines(rejections: Sequence[Rejection], paper: Paper) -> list[str]:
     for number, out in enumerate(rejections[:_SHOWN]):
         lines += paper.entry("Not" if number == 0 else "", rejection_words(out))
     if len(rejections) > _SHOWN:
-        rest = sum(out.count for out in rejections[_SHOWN:])
+        rest = sum(out.candidates for out in rejections[_SHOWN:])
         lines += paper.entry("", f"and {len(rejections) - _SHOWN} more reasons for {rest} candidates (--json lists all)")
     return lines
 
@@ -86,5 +87,5 @@ def rejection_words(out: Rejection) -> str:
     if out.needed is None or out.available is None:
         return f"{out.what}: {out.detail}"
     what = "host memory " if out.limit == "host_memory" else ""
-    many = f", {out.count} candidates" if out.count > 1 else ""
+    many = f", {out.candidates} candidates" if out.candidates > 1 else ""
     return f"{out.what}: at least {gib(out.needed)} GiB {what}needed {out.detail}, {gib(out.available)} there{many}"

@@ -12,6 +12,10 @@ from fullstep.report.paper import Paper
 from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, headline, span
 
 _SHORT_HOLDINGS = ("weights", "grads", "states", "activ.", "logits", "gathered", "temp.", "buffers")
+_MEMORY_SECTIONS = ("method", "precision", "optimizer", "batch", "step", "layout")
+_OBVIOUS = ("method.kind", "method.objective", "layout.strategy", "layout.shards", "step.framework_version", "layout.loading")
+"""defaults that the headline shows anyway, or that hang on another one"""
+_LONGEST_REASON = 44
 _STARTS = {"fits": "It fits", "tight": "Tight", "does_not_fit": "Does not fit", "unknown": "Not decidable"}
 
 
@@ -107,12 +111,22 @@ def closing_lines(job: Job, answer: Answer, paper: Paper) -> list[str]:
     lines: list[str] = []
     for number, (code, text) in enumerate(answer.warnings):
         lines += paper.entry("Beware" if number == 0 else "", f"{text} ({code})")
-    assumed = " · ".join(f"{key} = {_plain(value)} ({why})" for key, value, why in answer.assumptions)
-    if assumed:
-        lines += paper.entry("Assumed", assumed)
-    if job.shape.covers:
-        lines += paper.entry("Covers", job.shape.covers)
+    lines += assumed_lines(answer, paper)
+    lines += paper.entry("Open", "step time, traffic, checkpoint and run: not modelled yet")
     return lines + paper.entry("Sure?", sureness(answer))
+
+
+def assumed_lines(answer: Answer, paper: Paper) -> list[str]:
+    """Defaults that bear on memory, each with the short form of its reason; the rest is counted."""
+    shown = [
+        f"{key} = {_plain(value)} ({_short(why)})"
+        for key, value, why in answer.assumptions
+        if key.partition(".")[0] in _MEMORY_SECTIONS and value not in (None, False) and key not in _OBVIOUS
+    ]
+    rest = len(answer.assumptions) - len(shown)
+    if rest:
+        shown.append(f"and {rest} more, all with reasons under --json")
+    return paper.entry("Assumed", " · ".join(shown)) if shown else []
 
 
 def sureness(answer: Answer) -> str:
@@ -120,7 +134,17 @@ def sureness(answer: Answer) -> str:
     settle = "run one full step and put its peak into [measured] (torch.cuda.max_memory_allocated() / 2**30)"
     if answer.memory.evidence == "measured":
         return "a pilot's own figures; what it did not measure is estimated around them"
-    return f"estimated by formulas, between {span(answer.memory.allocated_peak_bytes)} GiB allocated; to settle it, {settle}"
+    return f"estimated by formulas: {span(answer.memory.allocated_peak_bytes)} GiB allocated; to settle it, {settle}"
+
+
+def _short(why: str) -> str:
+    """The first clause of a reason.
+
+    >>> _short("DeepSpeed keeps them; see its source")
+    'DeepSpeed keeps them'
+    """
+    clause = why.partition(";")[0].partition(": ")[0]
+    return clause if len(clause) <= _LONGEST_REASON else clause[:_LONGEST_REASON].rpartition(" ")[0] + " …"
 
 
 def _plain(value: object) -> str:

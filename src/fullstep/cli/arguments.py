@@ -1,0 +1,30 @@
+"""argparse with short messages: what is wrong and the nearest spelling, instead of a screenful of flags."""
+
+from __future__ import annotations
+
+import argparse
+from difflib import get_close_matches
+from typing import NoReturn
+
+from fullstep.errors import Fault, InputError
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """The parser of one command. Flags are never guessed from their beginnings."""
+
+    def __init__(self, command: str, description: str) -> None:
+        usage = f"fullstep {command} [WORKSHEET] [options]"
+        super().__init__(prog=f"fullstep {command}", usage=usage, description=description, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises the fault with the nearest flag, where one is meant.
+
+        Raises:
+            InputError: always
+        """
+        if not message.startswith("unrecognized"):
+            raise InputError(Fault(self.prog, message, ""))
+        known = [flag for action in self._actions for flag in action.option_strings]
+        near = [match for word in message.split() for match in get_close_matches(word.partition("=")[0], known, 1, 0.5)]
+        hint = f"Did you mean {near[0]}?" if near else f"All of them: {self.prog} --help"
+        raise InputError(Fault(self.prog, message, "", hint))

@@ -1,0 +1,77 @@
+"""Bisection against the answer by hand. Figures: see conftest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from conftest import answer_of, by_hand
+
+from fullstep.errors import InputError
+from fullstep.job import Job, Worksheet
+from fullstep.ledger import Answer
+from fullstep.plan.largest import largest
+from fullstep.plan.trial import Size, Trial
+
+Sheet = Callable[..., Worksheet]
+
+
+def test_micro_batch(sheet: Sheet, size: Size) -> None:
+    """10 of state + 14 a row + 1 of bound <= 79.1 * 0.95 = 75.2: four rows (67), not five (81)."""
+    found = largest(sheet(batch={"global_rows": 64}), "micro_batch", size)
+    assert (found.value, found.next_value) == (4, 5)
+    assert found.trial is not None and found.trial.fits
+    assert found.trial.job.batch.accumulation == 8
+    assert isinstance(found.next_trial, Trial) and not found.next_trial.fits
+
+
+def test_sequence_tokens_stop_at_the_models_positions(sheet: Sheet, size: Size) -> None:
+    """10 + 28 at the model's 8,192 positions: there is room, but no more positions."""
+    found = largest(sheet(), "sequence_tokens", size)
+    assert found.value == 8192
+    assert found.next_value is None
+    assert "8,192" in found.note
+
+
+def test_sequence_tokens_that_memory_stops(sheet: Sheet) -> None:
+    """60 + 14 * tokens / 4096 + 1 <= 75.2 as the card gives it: about 4,100 tokens, in steps of 64."""
+    found = largest(sheet(), "sequence_tokens", by_hand(state_gib=480))
+    assert isinstance(found.value, int) and found.value % 64 == 0
+    assert found.next_value == found.value + 64
+    usable = found.trial.job.machine.usable_bytes if found.trial else None
+    assert usable is not None
+    room = usable / 2**30 * 0.95 - 61
+    assert found.value <= room / 14 * 4096 < found.value + 64
+
+
+def test_rank(sheet: Sheet) -> None:
+    """A GiB for every rank on 20: 54 fit beside 1 of bound."""
+
+    def grows(job: Job) -> Answer:
+        return answer_of(job, 20 + job.method.rank, 0, 0)
+
+    found = largest(sheet(method={"kind": "lora", "rank": 8}), "rank", grows)
+    assert (found.value, found.next_value) == (54, 55)
+
+
+def test_not_even_the_smallest(sheet: Sheet) -> None:
+    found = largest(sheet(), "micro_batch", by_hand(state_gib=1000))
+    assert found.value is None and found.trial is None
+    assert found.next_value == 1
+
+
+def test_models_from_the_largest_down(sheet: Sheet) -> None:
+    def by_parameters(job: Job) -> Answer:
+        return answer_of(job, job.shape.parameters * 2 / 2**30, 0, 0)
+
+    models = [("meta-llama/Llama-3.1-8B", 8030261248), ("meta-llama/Llama-3.1-70B", 70553706496)]
+    found = largest(sheet(), "model", by_parameters, models)
+    assert found.value == "meta-llama/Llama-3.1-8B"
+    assert found.next_value == "meta-llama/Llama-3.1-70B"
+
+
+def test_what_cannot_be_varied_is_said(sheet: Sheet, size: Size) -> None:
+    with pytest.raises(InputError, match="full fine-tuning has no rank"):
+        largest(sheet(), "rank", size)
+    with pytest.raises(InputError, match="no GPU is named"):
+        largest(sheet(machine={"gpu": None}), "micro_batch", size)
