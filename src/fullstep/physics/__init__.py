@@ -1,1 +1,5 @@
-"""To be filled."""
+"""Arithmetic of a training step."""
+
+from fullstep.physics.memory import estimate_memory
+
+__all__ = ["estimate_memory"]

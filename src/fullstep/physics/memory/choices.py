@@ -1,0 +1,169 @@
+"""From a job to the kernels that its blocks and its head run with."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from fullstep.job import Job
+from fullstep.models import Block
+from fullstep.physics.memory.head import LossHabit
+from fullstep.physics.memory.kernels import AdapterKernels, AttentionKernel, Kernels
+from fullstep.physics.memory.sharding import FULLY_SHARDED
+from fullstep.quantities import DTYPE_BYTES
+
+HUGGING_FACE = ("transformers", "axolotl", "llamafactory", "fms_acceleration", "unsloth", "deepspeed")
+"""frameworks whose models are the classes of transformers and whose checkpointing is its Trainer's"""
+_FUSED_KERNELS = ("fms_acceleration", "unsloth")
+FLASH_HEAD_DIM = 256
+"""largest head that torch's flash kernel takes"""
+
+
+@lru_cache(maxsize=64)
+def version_number(text: str) -> tuple[int, ...]:
+    """``4.48.1`` as (4, 48, 1); what is not a version counts as newest.
+
+    >>> version_number("4.48.1")
+    (4, 48, 1)
+    """
+    parts = text.split(".")
+    if not parts[0].isdigit():
+        return (999,)
+    return tuple(int(part) for part in parts if part.isdigit())
+
+
+def transformers_version(job: Job) -> tuple[int, ...]:
+    """The version of transformers that a job runs with; newest where the framework's own version says nothing of it."""
+    if job.step.framework in ("transformers", "fms_acceleration"):
+        return version_number(job.step.framework_version)
+    return (999,)
+
+
+def is_reentrant(job: Job) -> bool:
+    """transformers before 5 checkpoints with use_reentrant=True (its default became False with 5.0)."""
+    return job.step.framework in HUGGING_FACE and transformers_version(job) < (5,)
+
+
+def compute_bytes(job: Job) -> int:
+    """Bytes per activation: the compute dtype under autocast, FSDP mixed precision or master weights, else the weights' own."""
+    precision = job.precision
+    lowers = precision.autocast or precision.master_weights or job.layout.strategy in (*FULLY_SHARDED, "fsdp_grad_op")
+    name = precision.compute if lowers or job.method.quantization != "none" else precision.weights
+    return 2 if name == "fp8" else DTYPE_BYTES[name]
+
+
+def residual_bytes(job: Job) -> int:
+    """Bytes per element of the stream between blocks: the embedding's output dtype.
+
+    float32 where the embedding is float32 in forward: under autocast with float32 weights that nobody gathers in a lower
+    dtype, and where a quantized base was prepared with everything else upcast.
+    """
+    precision, method = job.precision, job.method
+    if method.quantization != "none" and method.upcast_unquantized:
+        return 4
+    if precision.autocast and job.layout.strategy not in (*FULLY_SHARDED, "fsdp_grad_op"):
+        return max(DTYPE_BYTES[precision.weights], compute_bytes(job))
+    return compute_bytes(job)
+
+
+def attention_kernel(job: Job, block: Block, compute: int) -> AttentionKernel:
+    """The kernel that CUDA takes: flash for 16-bit heads up to 256 without a mask; a mask or float32 makes it the efficient one.
+
+    Models with ALiBi or sinks have no such kernel in transformers and run eager unless flash was asked for.
+    """
+    shape = block.attention
+    if job.step.attention == "eager":
+        return "eager"
+    if job.step.attention == "flash":
+        return "flash"
+    if shape.alibi or shape.sinks:
+        return "eager"
+    masked = not job.batch.packed or (shape.window is not None and job.batch.sequence_tokens > shape.window)
+    if compute == 4 or masked or shape.head_dim > FLASH_HEAD_DIM or shape.value_head_dim != shape.head_dim:
+        return "efficient"
+    return "flash"
+
+
+def _repeats_keys(job: Job, kernel: AttentionKernel) -> bool:
+    """Keys copied to all heads: always in eager and efficient attention; under sdpa in transformers before 4.53 and in torch-native code."""
+    if kernel in ("eager", "efficient"):
+        return True
+    if job.step.attention == "flash":
+        return False
+    if job.step.framework in HUGGING_FACE:
+        return transformers_version(job) < (4, 53)
+    return job.step.framework in ("torchtune", "torchtitan", "litgpt", "fsdp_qlora")
+
+
+def block_kernels(job: Job, block: Block, *, gradients_exist: bool) -> Kernels:
+    """Kernels of one kind of block; ``gradients_exist``: a later micro-batch adds to gradients that are already there."""
+    precision, method, step = job.precision, job.method, job.step
+    compute = compute_bytes(job)
+    new, work = gradient_sizes(job, gradients_exist=gradients_exist)
+    kernel = attention_kernel(job, block, compute)
+    return Kernels(
+        rows=job.batch.micro_batch,
+        sequence_tokens=job.batch.sequence_tokens,
+        compute=compute,
+        residual=residual_bytes(job),
+        autocast=precision.autocast,
+        trains_weights=method.kind == "full",
+        new_gradient=new,
+        gradient_work=work,
+        adapter=_adapter_kernels(job, compute, gradients_exist=gradients_exist),
+        quantized=method.quantization != "none",
+        quantized_keeps_input=step.framework == "litgpt",
+        attention=kernel,
+        repeats_keys=_repeats_keys(job, kernel),
+        fused=step.framework in _FUSED_KERNELS,
+        compile=step.compile,
+        selective=step.activation_checkpointing == "selective",
+        loops_experts=step.framework in HUGGING_FACE and transformers_version(job) < (5,),
+    )
+
+
+def gradient_sizes(job: Job, *, gradients_exist: bool) -> tuple[int, int]:
+    """(left behind, besides while it is made) per element of a trained weight.
+
+    A gradient is made in the product's dtype. Where weights are float32 under autocast it is then copied to float32;
+    where one exists already, it is added to it and goes.
+    """
+    precision, compute = job.precision, compute_bytes(job)
+    if job.layout.strategy in (*FULLY_SHARDED, "fsdp_grad_op", "zero2"):
+        return compute, 0  # the unit's gradients until they are reduced
+    kept = DTYPE_BYTES[precision.gradients]
+    copies = 0 if kept == compute else compute
+    if job.optimizer.in_backward:
+        return 0, kept + copies
+    return (0, kept + copies) if gradients_exist else (kept, copies)
+
+
+def _adapter_kernels(job: Job, compute: int, *, gradients_exist: bool) -> AdapterKernels | None:
+    method, precision = job.method, job.precision
+    if method.kind == "full" or not method.targets:
+        return None
+    width = DTYPE_BYTES[precision.adapters]
+    quantized = method.quantization != "none"
+    return AdapterKernels(
+        kind=method.kind,
+        rank=method.rank,
+        targets=frozenset(method.targets),
+        dropout=method.dropout > 0,
+        element_bytes=width,
+        new_gradient=0 if gradients_exist else width,
+        casts_input=not (quantized and precision.autocast),
+    )
+
+
+def loss_habit(job: Job) -> LossHabit:
+    """How this framework and version computes the loss."""
+    step, method, version = job.step, job.method, transformers_version(job)
+    hugging_face = step.framework in HUGGING_FACE
+    trains = method.kind == "full" or job.shape.head_name in method.train_modules
+    return LossHabit(
+        kernel=step.loss,
+        input_bytes=DTYPE_BYTES[step.loss_input_dtype],
+        copies_shifted=(hugging_face and version < (4, 50)) or step.loss == "inplace",
+        holds_logits=hugging_face and version >= (4, 46),
+        trains_head=trains,
+        compiled=step.compile,
+    )

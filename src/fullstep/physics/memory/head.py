@@ -1,0 +1,118 @@
+"""From the last block to the loss: final norm, output matrix, cross entropy. Often the peak of the whole step."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil
+from typing import Literal, NamedTuple
+
+from fullstep.models import Linear, ModelShape
+from fullstep.physics.memory.kernels import Kernels
+from fullstep.physics.memory.layers import FLOAT32, linear, norm
+from fullstep.physics.memory.tape import Profile, Tape
+
+
+CHUNKS = 8
+"""torchtune's CEWithChunkedOutputLoss splits the rows in eight"""
+
+
+class LossHabit(NamedTuple):
+    """How a framework computes the loss."""
+
+    kernel: Literal["standard", "inplace", "chunked", "fused"]
+    input_bytes: int
+    """bytes per logit that the loss sees"""
+    copies_shifted: bool
+    """logits without the last position are copied out (transformers before 4.50); later the labels are shifted instead"""
+    holds_logits: bool
+    """the model's low-precision logits live on while the loss is computed (they are the model's output)"""
+    trains_head: bool
+    compiled: bool
+
+
+class HeadProfile(NamedTuple):
+    """What the head adds, in bytes; ``norm_saved`` of the profile's ``saved`` is activations, the rest belongs to the logits."""
+
+    profile: Profile
+    norm_saved: float
+    logits: float
+    """the model's output, which a caller may keep alive"""
+
+
+@lru_cache(maxsize=512)
+def head_profile(shape: ModelShape, kernels: Kernels, habit: LossHabit) -> HeadProfile:
+    """Bytes of final norm, head and loss for one micro-batch."""
+    tape = Tape(kernels.tokens * shape.hidden * kernels.residual, recomputes=False)
+    entered = norm(tape, kernels, 0, shape.final_norm) if shape.final_norm is not None else 0
+    norm_saved = _norm_saved(shape, kernels) if shape.final_norm is not None else 0.0
+    matrix = Linear(name=shape.head_name, role="up", inputs=shape.hidden, outputs=shape.vocabulary, bias=shape.head_bias)
+    head_kernels = kernels._replace(trains_weights=habit.trains_head, adapter=None, quantized=False)
+    if habit.kernel == "fused":
+        _fused(tape, head_kernels, entered, matrix)
+        return HeadProfile(tape.play(), norm_saved, 0.0)
+    logits = linear(tape, head_kernels, entered, matrix)
+    if shape.logit_softcap:
+        size = tape.size(logits)
+        logits = tape.op((tape.op((tape.op((logits,), size),), size, saves_output=True),), size)
+    if habit.kernel == "chunked":
+        _chunked(tape, logits, habit, habit.input_bytes / kernels.compute)
+    else:
+        _whole(tape, logits, habit, habit.input_bytes / kernels.compute)
+    return HeadProfile(tape.play(), norm_saved, tape.size(logits))
+
+
+def _norm_saved(shape: ModelShape, kernels: Kernels) -> float:
+    assert shape.final_norm is not None
+    tape = Tape(kernels.tokens * shape.hidden * kernels.residual)
+    norm(tape, kernels, 0, shape.final_norm)
+    return tape.play().saved
+
+
+def _whole(tape: Tape, logits: int, habit: LossHabit, widening: float) -> None:
+    """cross_entropy(logits.float()[, shifted]): log-softmax is kept; its backward needs three tensors of the loss's dtype.
+
+    ``inplace``: a Triton kernel writes the gradient over its input, which therefore is what stays until backward.
+    """
+    size = tape.size(logits)
+    held = [logits] if habit.holds_logits else []
+    seen = logits
+    if widening != 1:
+        seen = tape.op((logits,), size * widening)
+        held.append(seen)
+    if habit.copies_shifted:
+        seen = tape.op((seen,), tape.size(seen), holds=held)
+        held.append(seen)
+    if habit.kernel == "inplace":
+        if not habit.copies_shifted:
+            tape.op((seen,), tape.size(seen), view=True)
+        return
+    scores = tape.op((seen,), tape.size(seen), saves_output=True, holds=held)
+    tape.op((scores,), 0, holds=held)
+
+
+def _chunked(tape: Tape, logits: int, habit: LossHabit, widening: float) -> None:
+    """Cross entropy chunk by chunk: what is kept per chunk is its log-softmax; a compiled one keeps the chunk itself and one value per row."""
+    size = tape.size(logits)
+    if habit.compiled:
+        tape.op((logits,), 0, saves=(logits,), forward_work=size * widening / CHUNKS)
+        return
+    scores = tape.op((logits,), size * widening, saves_output=True)
+    tape.op((scores,), 0)
+
+
+def _fused(tape: Tape, kernels: Kernels, source: int, matrix: Linear) -> None:
+    """Fused linear cross entropy (Liger, Hsu et al. 2024): logits of one chunk of rows at a time, gradients made in forward.
+
+    Chunks: rows / next power of two of (rows / ceil(vocabulary / hidden)). Kept: the gradient of the input, and of the matrix if it trains.
+    """
+    tokens = kernels.tokens
+    parts = ceil(matrix.outputs / matrix.inputs)
+    chunk = 1 << (ceil(tokens / parts) - 1).bit_length()
+    work = min(chunk, tokens) * matrix.outputs * (2 * kernels.compute + FLOAT32)
+    weight_gradient = matrix.parameters * kernels.compute if kernels.trains_weights else 0
+    given = source
+    tape.op(
+        (given,), 0, extra_saved=tokens * matrix.inputs * kernels.compute + weight_gradient, forward_work=work,
+        weight_gradient=matrix.parameters * kernels.new_gradient if kernels.trains_weights else 0,
+        backward_work=-weight_gradient,
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""Which kernels and number formats a block runs with: all that decides the size of what it keeps."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+AttentionKernel = Literal["eager", "flash", "efficient"]
+
+
+class AdapterKernels(NamedTuple):
+    """Adapters on the linears of a block."""
+
+    kind: str
+    rank: int
+    targets: frozenset[str]
+    dropout: bool
+    element_bytes: int
+    """of adapter weights"""
+    new_gradient: int
+    """as in Kernels"""
+    casts_input: bool
+    """the input is copied to the adapters' dtype before the first product (peft: when it differs, and not under a 4-bit layer in autocast)"""
+
+
+class Kernels(NamedTuple):
+    """Sizes are bytes per element unless said otherwise."""
+
+    rows: int
+    sequence_tokens: int
+    compute: int
+    """activations that matrix products read and write"""
+    residual: int
+    """the stream between blocks"""
+    autocast: bool
+    trains_weights: bool
+    """linears and norms of the block train themselves (full fine-tuning)"""
+    new_gradient: int
+    """weight gradients that backward leaves behind, per element"""
+    gradient_work: int
+    """and what exists besides while one is made: the product's own dtype, or the summand of an accumulation"""
+    adapter: AdapterKernels | None
+    quantized: bool
+    """linears of the block are kept in 4 or 8 bits and dequantized one by one"""
+    quantized_keeps_input: bool
+    """the quantized product keeps its input although its weights are frozen"""
+    attention: AttentionKernel
+    repeats_keys: bool
+    """keys and values are copied out to all heads before attention"""
+    fused: bool
+    """norm, rotary and adapter kernels in Triton that recompute instead of keeping (fms_acceleration, unsloth)"""
+    compile: bool
+    """elementwise results are recomputed in fused kernels instead of kept"""
+    selective: bool
+    """selective checkpointing: only matrix products and attention are kept"""
+    loops_experts: bool
+    """one product per expert in a Python loop (transformers before 5) instead of grouped products"""
+
+    @property
+    def tokens(self) -> int:
+        return self.rows * self.sequence_tokens

@@ -1,0 +1,124 @@
+"""How state is divided over the data-parallel ranks, and what is put together again while a step runs. Sharding is not division."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fullstep.job import Job
+from fullstep.physics.memory.state import Trainable, WeightBytes
+from fullstep.quantities import DTYPE_BYTES
+
+FULLY_SHARDED = ("fsdp", "hsdp", "zero3")
+DEEPSPEED_BUCKET_ELEMENTS = 500_000_000
+"""reduce_bucket_size of DeepSpeed's configuration, in elements"""
+DEEPSPEED_MAX_LIVE_PARAMETERS = 1_000_000_000
+"""stage3_max_live_parameters"""
+DDP_BUCKET_BYTES = 25 * 2**20
+
+
+class Units(NamedTuple):
+    """FSDP's units, in bytes per GPU while gathered: the root (all outside the blocks) and each kind of block."""
+
+    root: float
+    blocks: tuple[float, ...]
+    block_gradients: tuple[float, ...]
+    """unsharded gradients of one unit in the dtype in which it computes"""
+    root_gradients: float
+    reduce_factor: float
+    """bytes of the reduce dtype per byte of such a gradient"""
+
+
+class Shares(NamedTuple):
+    """Bytes on one GPU between steps."""
+
+    weights: float
+    gradients: float
+    optimizer_states: float
+    trained: float
+    """bytes of what the optimizer updates on this GPU, in its own dtype"""
+
+
+def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trains: Trainable) -> Shares:
+    """What each GPU keeps: parameters / shards where parameters are divided, and so on by strategy.
+
+    4-bit weights are divided by FSDP (through their storage dtype) and not by ZeRO-3.
+    """
+    layout, precision = job.layout, job.precision
+    shards = max(1, layout.shards)
+    strategy = layout.strategy
+    plain = weights.total - weights.masters
+    element = 4 if precision.master_weights else DTYPE_BYTES[precision.weights if trains.base else precision.adapters]
+    trained = trains.total * element
+    if strategy in ("single", "ddp"):
+        return Shares(weights.total, gradients, states, trained)
+    if strategy == "layer_split":
+        return _layer_split(job, weights, gradients, states, trained)
+    parameters = shards if strategy in (*FULLY_SHARDED, "fsdp_grad_op") else 1
+    divided = plain
+    whole = 0.0
+    if strategy == "zero3" and job.method.quantization != "none":
+        whole, divided = weights.blocks + weights.outside, plain - weights.blocks - weights.outside
+    if parameters > 1 and _replicates_adapters(job):
+        whole += weights.adapters
+        divided -= weights.adapters
+        adapter_share = weights.adapters / DTYPE_BYTES[precision.adapters] / max(1, trains.total)
+        return Shares(
+            whole + divided / parameters + weights.masters / shards,
+            gradients * adapter_share + gradients * (1 - adapter_share) / shards,
+            states * adapter_share + states * (1 - adapter_share) / shards,
+            trained * adapter_share + trained * (1 - adapter_share) / shards,
+        )
+    split_gradients = strategy != "zero1"
+    return Shares(
+        whole + divided / parameters + weights.masters / shards,
+        gradients / (shards if split_gradients else 1),
+        states / shards,
+        trained / shards,
+    )
+
+
+def _replicates_adapters(job: Job) -> bool:
+    """fms_acceleration leaves the adapters of a quantized base out of FSDP and reduces their gradients as DDP does."""
+    return job.step.framework == "fms_acceleration" and job.method.quantization != "none"
+
+
+def _layer_split(job: Job, weights: WeightBytes, gradients: float, states: float, trained: float) -> Shares:
+    """A naive device_map: the last GPU has its part of the blocks and the head (the first the embedding)."""
+    gpus = max(1, job.machine.gpus)
+    outside_share = max(job.shape.embedding_parameters, job.shape.head_parameters or job.shape.embedding_parameters)
+    outside = weights.outside * outside_share / max(1, job.shape.parameters - job.shape.block_parameters)
+    blocks = -(-len(job.shape.layers) // gpus) / max(1, len(job.shape.layers))
+    share = (weights.blocks * blocks + outside) / max(1.0, weights.blocks + weights.outside)
+    rest = weights.modules + weights.adapters + weights.masters
+    return Shares(weights.blocks * blocks + outside + rest * share, gradients * share, states * share, trained * share)
+
+
+def units(job: Job, weights: WeightBytes, trains: Trainable) -> Units:
+    """What FSDP gathers: in the compute dtype where mixed precision is on (accelerate, torchtitan), as stored where it is not.
+
+    A quantized unit travels as it is stored.
+    """
+    shape, precision = job.shape, job.precision
+    stored = DTYPE_BYTES[precision.weights]
+    gathered = min(stored, DTYPE_BYTES[precision.compute] if precision.compute != "fp8" else 2)
+    ratio = 1.0 if job.method.quantization != "none" else gathered / stored
+    adapter = DTYPE_BYTES[precision.adapters]
+    adapter_gathered = min(adapter, gathered)
+    blocks = tuple(
+        size * ratio + count * (0 if _replicates_adapters(job) else adapter_gathered)
+        for size, count in zip(weights.per_block, trains.adapters_per_block, strict=True)
+    )
+    if job.method.kind == "full":
+        gradients = tuple(block.parameters * gathered for block in shape.blocks)
+        root_gradients = float((shape.parameters - shape.block_parameters) * gathered)
+    else:
+        gradients = tuple(float(count * adapter_gathered) for count in trains.adapters_per_block)
+        root_gradients = float(trains.modules * gathered)
+    root = weights.outside * (1.0 if job.method.quantization != "none" and job.method.upcast_unquantized else ratio)
+    return Units(
+        root=root + weights.modules * ratio,
+        blocks=blocks,
+        block_gradients=gradients,
+        root_gradients=root_gradients,
+        reduce_factor=DTYPE_BYTES[precision.reduce] / (gathered if job.method.kind == "full" else adapter_gathered),
+    )

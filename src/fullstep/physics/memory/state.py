@@ -1,0 +1,264 @@
+"""What a training run keeps on the GPU between steps: weights, gradients, optimizer states, adapters. Bytes, before sharding."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from fullstep.job import Job, Method, Optimizer, Precision
+from fullstep.models import Block, Linear, ModelShape
+from fullstep.quantities import DTYPE_BYTES
+
+ADAPTER_KINDS_ON_LINEARS = ("lora", "qlora", "dora")
+SMALL_TENSOR_ELEMENTS = 4096
+"""bitsandbytes keeps the states of smaller tensors in float32"""
+PREFIX_TOKENS = 20
+"""virtual tokens of prefix tuning where the worksheet has no key for them: peft's examples and documentation use 20"""
+
+
+class Trainable(NamedTuple):
+    """Elements that train, by what they are. ``per_block`` follows the model's layers (one entry per kind of block)."""
+
+    base: int
+    adapters: int
+    modules: int
+    """whole modules that train beside an adapter (``train_modules``); peft keeps the frozen original as well"""
+    adapters_per_block: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return self.base + self.adapters + self.modules
+
+
+def quantized_bytes_per_weight(quantization: str, double: bool) -> float:
+    """Storage of one quantized weight with its block constants.
+
+    nf4, fp4: half a byte + one float32 per 64 weights; double: one byte per 64 and one float32 per 256 of those
+    (Dettmers et al. 2023, section 3: 0.5 bit -> 0.127 bit per weight). int8: a byte; its row constants are counted by
+    :func:`quantized_bytes`. gptq: half a byte + float16 scale and 4-bit zero per group of 128. mxfp4: half a byte + one byte per 32.
+
+    >>> quantized_bytes_per_weight("nf4", False)
+    0.5625
+    >>> round(8 * (quantized_bytes_per_weight("nf4", True) - 0.5), 3)
+    0.127
+    """
+    if quantization in ("nf4", "fp4"):
+        return 0.5 + (1 / 64 + 4 / (64 * 256) if double else 4 / 64)
+    return {"int8": 1.0, "fp8": 1.0, "gptq": 0.5 + 2 / 128 + 0.5 / 128, "mxfp4": 0.5 + 1 / 32}[quantization]
+
+
+def quantized_bytes(linear: Linear, quantization: str, double: bool) -> float:
+    """Storage of one quantized linear: weights, constants, and per row (int8) or per column (gptq: g_idx) what comes with them."""
+    per_copy = linear.inputs * linear.outputs * quantized_bytes_per_weight(quantization, double)
+    if quantization in ("int8", "fp8"):
+        per_copy += 4 * linear.outputs
+    elif quantization == "gptq":
+        per_copy += 4 * linear.inputs
+    return linear.copies * per_copy
+
+
+def is_quantized(linear: Linear) -> bool:
+    """Stacked experts are one parameter that 4-bit layers do not replace; routers are kept as they are."""
+    return not linear.stacked and linear.role not in ("router", "shared_router")
+
+
+def adapter_elements(linear: Linear, method: Method) -> int:
+    """Elements of one linear's adapter: r * (in + out); dora adds a magnitude per output; ia3 is a vector.
+
+    >>> from fullstep.models import Linear
+    >>> adapter_elements(Linear(name="q_proj", role="query", inputs=4096, outputs=1024), _method("lora", 16))
+    81920
+    """
+    if linear.name not in method.targets or linear.stacked:
+        return 0
+    if method.kind == "ia3":
+        return linear.copies * (linear.inputs if linear.role in ("down", "shared_down") else linear.outputs)
+    if method.kind not in ADAPTER_KINDS_ON_LINEARS:
+        return 0
+    magnitude = linear.outputs if method.kind == "dora" else 0
+    return linear.copies * (method.rank * (linear.inputs + linear.outputs) + magnitude)
+
+
+def _method(kind: str, rank: int) -> Method:
+    """For the doctest above: a method that targets ``q_proj``."""
+    return Method(
+        kind=kind, rank=rank, targets=("q_proj",), train_modules=(), dropout=0.0, quantization="none",  # type: ignore[arg-type]
+        double_quantization=False, upcast_unquantized=False, objective="sft",
+    )  # fmt: skip
+
+
+def block_adapter_elements(block: Block, method: Method, hidden: int) -> int:
+    """Adapter elements of one block. bottleneck: two projections and their biases after attention and after the feed-forward layer."""
+    if method.kind == "bottleneck":
+        return 2 * (2 * hidden * method.rank + hidden + method.rank)
+    if method.kind == "prefix_tuning":
+        return PREFIX_TOKENS * 2 * block.attention.key_value_heads * block.attention.head_dim
+    return sum(adapter_elements(linear, method) for linear in block.linears)
+
+
+@lru_cache(maxsize=512)
+def _trainable(shape: ModelShape, method: Method) -> Trainable:
+    if method.kind == "full":
+        return Trainable(shape.parameters, 0, 0, (0,) * len(shape.blocks))
+    per_block = tuple(block_adapter_elements(block, method, shape.hidden) for block in shape.blocks)
+    adapters = sum(per_block[index] for index in shape.layers)
+    return Trainable(0, adapters, sum(whole_module_elements(shape, name) for name in method.train_modules), per_block)
+
+
+def trainable(job: Job) -> Trainable:
+    """What trains."""
+    return _trainable(job.shape, job.method)
+
+
+def whole_module_elements(shape: ModelShape, name: str) -> int:
+    """Elements of a module named in ``train_modules``: embedding, head, or every linear or norm of that name."""
+    if name == shape.embedding_name:
+        return shape.embedding_parameters
+    if name == shape.head_name:
+        return shape.head_parameters or shape.embedding_parameters
+    return sum(linear.parameters for index in shape.layers for linear in shape.blocks[index].linears if linear.name == name)
+
+
+@lru_cache(maxsize=512)
+def block_weight_bytes(block: Block, method: Method, element_bytes: int, unquantized_bytes: int) -> float:
+    """Stored weights of one block without adapters."""
+    if method.quantization == "none":
+        return block.parameters * element_bytes
+    size = float((block.norm_parameters + block.other_parameters) * unquantized_bytes)
+    for linear in block.linears:
+        if is_quantized(linear):
+            size += quantized_bytes(linear, method.quantization, method.double_quantization)
+            size += linear.copies * linear.outputs * unquantized_bytes if linear.bias else 0
+        else:
+            size += linear.parameters * unquantized_bytes
+    return size
+
+
+class WeightBytes(NamedTuple):
+    """Stored weights in bytes: of each kind of block, of all blocks, and of what lies outside the blocks."""
+
+    per_block: tuple[float, ...]
+    blocks: float
+    outside: float
+    modules: float
+    adapters: float
+    masters: float
+
+    @property
+    def total(self) -> float:
+        return self.blocks + self.outside + self.modules + self.adapters + self.masters
+
+
+def weight_bytes(job: Job) -> WeightBytes:
+    """Everything that counts as weights, whole (before sharding)."""
+    shape, method, precision = job.shape, job.method, job.precision
+    element = DTYPE_BYTES[precision.weights]
+    loose = 4 if method.quantization != "none" and method.upcast_unquantized else element
+    per_block = tuple(block_weight_bytes(block, method, element, loose) for block in shape.blocks)
+    trains = trainable(job)
+    return WeightBytes(
+        per_block=per_block,
+        blocks=sum(per_block[index] for index in shape.layers),
+        outside=(shape.parameters - shape.block_parameters) * loose,
+        modules=trains.modules * (loose if method.quantization != "none" else element),
+        adapters=trains.adapters * DTYPE_BYTES[precision.adapters],
+        masters=4.0 * trains.total if precision.master_weights else 0.0,
+    )
+
+
+def gradient_bytes(job: Job) -> float:
+    """Gradients of all that trains, whole."""
+    trains, precision = trainable(job), job.precision
+    element = DTYPE_BYTES[precision.gradients]
+    adapters = element if precision.master_weights else DTYPE_BYTES[precision.adapters]
+    return (trains.base + trains.modules) * element + trains.adapters * adapters
+
+
+def state_elements_per_parameter(optimizer: Optimizer) -> float:
+    """Full-size state tensors of an optimizer. adafactor keeps rows and columns only; see :func:`state_bytes`."""
+    return {
+        "adamw": 2, "adam": 2, "sgd": 0, "sgd_momentum": 1, "adafactor": 0, "lion": 1, "muon": 1, "adamw_8bit": 2, "adamw_4bit": 2,
+        "lion_8bit": 1, "paged_adamw": 0, "paged_adamw_8bit": 0, "galore": 2, "apollo": 2,
+    }[optimizer.name]  # fmt: skip
+
+
+def matrix_sides(job: Job) -> list[tuple[int, int, int]]:
+    """Weight matrices that train, as (rows, columns, how many); what is not a matrix is left out."""
+    shape, method = job.shape, job.method
+    found: dict[tuple[int, int], int] = {}
+
+    def note(rows: int, columns: int, count: int) -> None:
+        found[rows, columns] = found.get((rows, columns), 0) + count
+
+    if method.kind == "full":
+        note(shape.vocabulary, shape.embedding_parameters // max(1, shape.vocabulary), 1 if shape.tied else 2)
+    for index in shape.layers:
+        for linear in shape.blocks[index].linears:
+            if method.kind == "full":
+                note(linear.outputs, linear.inputs, linear.copies)
+            elif linear.name in method.targets and method.kind in ADAPTER_KINDS_ON_LINEARS and not linear.stacked:
+                note(method.rank, linear.inputs, linear.copies)
+                note(linear.outputs, method.rank, linear.copies)
+    return [(rows, columns, count) for (rows, columns), count in found.items()]
+
+
+def state_bytes(job: Job) -> float:
+    """Optimizer states on the GPU, whole.
+
+    adamw: two full tensors. 8 bits: a byte per element and state + float32 per block of 256 (small tensors: float32).
+    adafactor: one value per row and per column of each matrix. muon: one for matrices, two for embeddings, head and vectors.
+    galore, apollo: two low-rank states (rank x the longer side) and the projection. paged: in unified memory, none here.
+    """
+    trains, optimizer = trainable(job), job.optimizer
+    total, element = trains.total, DTYPE_BYTES[optimizer.state_dtype]
+    if optimizer.name in ("adafactor", "galore", "apollo"):
+        return _factored_state_bytes(job, element)
+    if optimizer.name == "muon":
+        matrices = sum(rows * columns * count for rows, columns, count in matrix_sides(job))
+        if job.method.kind == "full":
+            matrices -= job.shape.embedding_parameters * (1 if job.shape.tied else 2)
+        return (matrices + 2 * (total - matrices)) * element
+    count = state_elements_per_parameter(optimizer)
+    if optimizer.name in ("adamw_8bit", "lion_8bit"):
+        return total * count * (1 + 4 / 256)
+    if optimizer.name == "adamw_4bit":
+        return total * count * (0.5 + 4 / 128)
+    return total * count * element
+
+
+def _factored_state_bytes(job: Job, element: int) -> float:
+    trains = trainable(job)
+    sides = matrix_sides(job)
+    matrices = sum(rows * columns * count for rows, columns, count in sides)
+    vectors = max(0, trains.total - matrices)
+    if job.optimizer.name == "adafactor":
+        return 4.0 * (sum((rows + columns) * count for rows, columns, count in sides) + vectors)
+    size = 0.0
+    for rows, columns, count in sides:
+        rank = min(job.method.rank, rows, columns)
+        projection = rank * min(rows, columns) if job.optimizer.name == "galore" else 0
+        size += count * (2 * rank * max(rows, columns) + projection)
+    return (size + 2 * vectors) * element
+
+
+def optimizer_temporaries_bytes(job: Job, trained_bytes: float, largest_bytes: float, precision: Precision) -> float:
+    """What the optimizer step needs besides, in bytes, for ``trained_bytes`` of parameters on this GPU.
+
+    Multiples of the parameters' bytes, as traced with torch 2.13: foreach AdamW 1.0 (the square roots of all second
+    moments at once) · single tensor: two of the largest · fused, sgd, 8-bit and paged: none · Lion 0.71 single · muon: one
+    momentum-sized update of the largest matrix in five Newton-Schulz products. deepspeed: the float32 copy of the gradient shard
+    is counted with the gradients.
+    """
+    del precision
+    optimizer = job.optimizer
+    if optimizer.in_backward:
+        return 2 * largest_bytes if optimizer.implementation in ("foreach", "single") and optimizer.name in ("adamw", "adam") else 0
+    if optimizer.name in ("adamw", "adam"):
+        if optimizer.implementation == "foreach":
+            return trained_bytes
+        return 2 * largest_bytes if optimizer.implementation == "single" else 0
+    if optimizer.name in ("lion", "muon"):
+        return 3 * largest_bytes if optimizer.name == "muon" else largest_bytes
+    if optimizer.name in ("adafactor", "galore", "apollo"):
+        return 3 * largest_bytes
+    return 0

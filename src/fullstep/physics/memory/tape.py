@@ -1,0 +1,260 @@
+"""A small autograd tape that holds sizes instead of numbers.
+
+The forward pass of a block is written down operation by operation, with what each one keeps for backward. The tape then
+plays forward and backward and tells what is alive at the worst moment of each. Nothing is summed by hand, so a change of
+kernel, dtype or adapter is a change of the operations and of nothing else.
+
+Rules of lifetime (PyTorch's autograd, eager mode):
+
+* a tensor lives while a later operation of the forward pass reads it, or while an operation keeps it for backward;
+* in backward, operations run in reverse; each allocates the gradients of its inputs, then lets go of the gradient of its
+  output and of what it kept;
+* a tensor that several operations read gets the sum of their gradients: the second contribution is added to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Op(NamedTuple):
+    """One operation. Sizes in bytes."""
+
+    inputs: tuple[int, ...]
+    """tensors whose gradients backward makes (those that need one)"""
+    reads: tuple[int, ...]
+    """all tensors that forward reads"""
+    output: int
+    saved: tuple[int, ...]
+    """tensors kept for backward"""
+    forward_work: float
+    """temporaries while it runs forward"""
+    backward_work: float
+    weight_gradient: float
+    """gradient of its weights: appears in backward and stays"""
+    view: bool
+    """its gradients are views of its output's gradient, or that gradient itself"""
+
+
+class Profile(NamedTuple):
+    """What playing a tape gives, in bytes. The input counts where it is kept for backward, not in the forward peaks."""
+
+    saved: float
+    """kept for backward when forward has ended (the input too, where an operation keeps it), without the output"""
+    output: float
+    forward_peak: float
+    """most alive at once while forward runs and keeps what backward needs"""
+    forward_peak_unsaved: float
+    """the same when nothing is kept (under activation checkpointing)"""
+    backward_peak: float
+    """most alive at once in backward: what is still kept, gradients (that of the output included), temporaries"""
+    weight_gradient: float
+    """gradients of weights that backward leaves behind"""
+    input_gradient: float
+    """gradient of the first input, alive when backward has ended"""
+
+
+class Tape:
+    """Write operations with :meth:`op`, then :meth:`play`. Tensor 0 is the input."""
+
+    __slots__ = ("_gradient", "_ops", "_origin", "_recomputes", "_sizes")
+
+    def __init__(self, input_bytes: float, *, input_needs_gradient: bool = True, recomputes: bool = False) -> None:
+        """``recomputes``: results of ``cheap`` operations are made again in backward instead of kept (torch.compile)."""
+        self._sizes: list[float] = [input_bytes]
+        self._gradient: list[bool] = [input_needs_gradient]
+        self._ops: list[Op] = []
+        self._recomputes = recomputes
+        self._origin: dict[int, tuple[int, ...]] = {}
+
+    def size(self, tensor: int) -> float:
+        return self._sizes[tensor]
+
+    def needs_gradient(self, tensor: int) -> bool:
+        return self._gradient[tensor]
+
+    def tensor(self, size_bytes: float) -> int:
+        """A tensor that an operation makes beside its output and keeps (statistics, masks)."""
+        self._sizes.append(size_bytes)
+        self._gradient.append(False)
+        return len(self._sizes) - 1
+
+    def op(
+        self,
+        reads: Sequence[int],
+        output_bytes: float,
+        *,
+        saves: Sequence[int] = (),
+        saves_output: bool = False,
+        extra_saved: float = 0,
+        forward_work: float = 0,
+        backward_work: float = 0,
+        weight_gradient: float = 0,
+        trains: bool = False,
+        view: bool = False,
+        cheap: bool = False,
+        holds: Sequence[int] = (),
+    ) -> int:
+        """Append one operation and return its output. It needs a gradient if an input does or if its weights train.
+
+        What it keeps is dropped when no gradient flows through it. ``trains``: it has weights that train. ``cheap``: an elementwise result, see ``recomputes``.
+        ``holds``: tensors that the caller's local variables keep alive until this operation has run forward.
+        """
+        flows = trains or any(self._gradient[tensor] for tensor in reads)
+        self._sizes.append(output_bytes)
+        self._gradient.append(flows)
+        output = len(self._sizes) - 1
+        kept: tuple[int, ...] = ()
+        if flows:
+            kept = tuple(saves)
+            if saves_output:
+                kept += (output,)
+            if self._recomputes:
+                kept, again = self._origins(kept)
+                backward_work += again
+            if extra_saved:
+                kept += (self.tensor(extra_saved),)
+        if cheap and self._recomputes:
+            self._origin[output] = tuple(reads)
+        inputs = tuple(dict.fromkeys(tensor for tensor in reads if self._gradient[tensor])) if flows else ()
+        self._ops.append(Op(inputs, (*reads, *holds), output, kept, forward_work, backward_work if flows else 0, weight_gradient, view))
+        return output
+
+    def _origins(self, kept: tuple[int, ...]) -> tuple[tuple[int, ...], float]:
+        """What must be kept to make ``kept`` again, and the bytes that making it again takes."""
+        found: dict[int, None] = {}
+        again = 0.0
+        waiting = list(kept)
+        while waiting:
+            tensor = waiting.pop()
+            origin = self._origin.get(tensor)
+            if origin is None:
+                found[tensor] = None
+            else:
+                again += self._sizes[tensor]
+                waiting.extend(origin)
+        return tuple(found), again
+
+    def play(self) -> Profile:
+        """Play forward (keeping and not keeping) and backward."""
+        kept, output_bytes, forward_peak = self._forward(keep=True)
+        _, _, unsaved_peak = self._forward(keep=False)
+        backward_peak, weight_gradient = self._backward()
+        return Profile(
+            saved=kept,
+            output=output_bytes,
+            forward_peak=forward_peak,
+            forward_peak_unsaved=unsaved_peak,
+            backward_peak=backward_peak,
+            weight_gradient=weight_gradient,
+            input_gradient=self._sizes[0] if self._gradient[0] else 0,
+        )
+
+    def _forward(self, keep: bool) -> tuple[float, float, float]:
+        sizes, ops = self._sizes, self._ops
+        last_read = {}
+        for index, op in enumerate(ops):
+            for tensor in op.reads:
+                last_read[tensor] = index
+        kept = {tensor for op in ops for tensor in op.saved} if keep else set()
+        final = ops[-1].output
+        alive = peak = 0.0
+        for index, op in enumerate(ops):
+            alive += sizes[op.output]
+            for tensor in op.saved:
+                if tensor != op.output and tensor not in last_read and tensor in kept:
+                    alive += sizes[tensor]
+            peak = max(peak, alive + op.forward_work)
+            for tensor in set(op.reads):
+                if tensor and last_read[tensor] == index and tensor not in kept:
+                    alive -= sizes[tensor]
+        saved = sum(sizes[tensor] for tensor in kept if tensor != final)
+        return saved, sizes[final], peak
+
+    def _backward(self) -> tuple[float, float]:
+        gradients = _GradientBuffers(self._sizes)
+        holders: dict[int, int] = {}
+        for op in self._ops:
+            for tensor in op.saved:
+                holders[tensor] = holders.get(tensor, 0) + 1
+        kept = sum(self._sizes[tensor] for tensor in holders)
+        final = self._ops[-1].output
+        if self._gradient[final]:
+            gradients.give(final)
+        peak, weight_gradient = kept + gradients.alive, 0.0
+        for op in reversed(self._ops):
+            if op.output not in gradients.buffer_of:
+                continue
+            weight_gradient += op.weight_gradient
+            work = op.backward_work + kept + weight_gradient
+            if op.view:
+                gradients.pass_on(op.output, op.inputs)
+            else:
+                for tensor in op.inputs:
+                    gradients.give(tensor)
+            peak = max(peak, work + gradients.most)
+            gradients.settle(op.output)
+            for tensor in op.saved:
+                if tensor in holders:
+                    holders[tensor] -= 1
+                    if holders[tensor] == 0:
+                        kept -= self._sizes[tensor]
+        return peak, weight_gradient
+
+
+class _Buffer:
+    __slots__ = ("owners", "size")
+
+    def __init__(self, size: float) -> None:
+        self.owners = 1
+        self.size = size
+
+
+class _GradientBuffers:
+    """Gradients of activations as autograd's input buffers hold them: shared by views, added in place when held once."""
+
+    __slots__ = ("_sizes", "alive", "buffer_of", "most")
+
+    def __init__(self, sizes: list[float]) -> None:
+        self._sizes = sizes
+        self.buffer_of: dict[int, _Buffer] = {}
+        self.alive = 0.0
+        self.most = 0.0
+
+    def give(self, tensor: int) -> None:
+        """A fresh gradient for ``tensor``; a second one is added to the first."""
+        size = self._sizes[tensor]
+        self.alive += size
+        self.most = max(self.most, self.alive)
+        held = self.buffer_of.get(tensor)
+        if held is None:
+            self.buffer_of[tensor] = _Buffer(size)
+        elif held.owners == 1:
+            self.alive -= size
+        else:
+            held.owners -= 1
+            self.most = max(self.most, self.alive + size)
+            self.buffer_of[tensor] = _Buffer(size)
+
+    def pass_on(self, output: int, inputs: tuple[int, ...]) -> None:
+        """The output's gradient itself becomes the gradient of each input."""
+        buffer = self.buffer_of[output]
+        for tensor in inputs:
+            held = self.buffer_of.get(tensor)
+            if held is None:
+                self.buffer_of[tensor] = buffer
+                buffer.owners += 1
+            elif held.owners > 1:
+                held.owners -= 1
+                self.alive += self._sizes[tensor]
+                self.most = max(self.most, self.alive)
+                self.buffer_of[tensor] = _Buffer(self._sizes[tensor])
+
+    def settle(self, output: int) -> None:
+        """Backward of an operation has ended: its output's gradient goes."""
+        buffer = self.buffer_of.pop(output)
+        buffer.owners -= 1
+        if buffer.owners == 0:
+            self.alive -= buffer.size
+        self.most = self.alive

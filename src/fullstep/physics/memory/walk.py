@@ -1,0 +1,252 @@
+"""Walk through one training step and note the worst moment of each instant, by what is alive then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from fullstep.job import Job
+from fullstep.ledger import Holdings, Instant
+from fullstep.ledger.instants import At
+from fullstep.models import ModelShape
+from fullstep.physics.memory.head import HeadProfile
+from fullstep.physics.memory.tape import Profile
+
+Checkpointing = Literal["none", "full", "selective"] | int
+
+
+class Landmark(NamedTuple):
+    """A block at which a peak can lie: the first and the last of each kind. Peaks between them lie between theirs."""
+
+    index: int
+    kind: int
+    checkpointed: bool
+    before: tuple[tuple[int, bool, int], ...]
+    """how many blocks (kind, checkpointed or not, count) come before it"""
+
+
+@lru_cache(maxsize=256)
+def landmarks(layers: tuple[int, ...], checkpointing: Checkpointing) -> tuple[tuple[Landmark, ...], tuple[tuple[int, bool, int], ...]]:
+    """Landmarks in order, and the counts over all blocks."""
+    every = checkpointing if isinstance(checkpointing, int) else 0
+    marks = [(kind, checkpointing == "full" or (every > 0 and index % every == 0)) for index, kind in enumerate(layers)]
+    found: list[Landmark] = []
+    counts: dict[tuple[int, bool], int] = {}
+    for index, mark in enumerate(marks):
+        if mark not in marks[:index] or mark not in marks[index + 1 :]:
+            before = tuple((kind, checkpointed, count) for (kind, checkpointed), count in counts.items())
+            found.append(Landmark(index, mark[0], mark[1], before))
+        counts[mark] = counts.get(mark, 0) + 1
+    return tuple(found), tuple((kind, checkpointed, count) for (kind, checkpointed), count in counts.items())
+
+
+class BlockCosts(NamedTuple):
+    """One kind of block on this GPU, in bytes."""
+
+    profile: Profile
+    selective_kept: float
+    """kept under selective checkpointing"""
+    gathered: float
+    """its parameters while put together; 0 where they are not divided"""
+    reduced: float
+    """buffer in which its gradients are reduced"""
+    gradients_left: float
+    """of its weights' gradients, once its backward has ended"""
+    copies: float
+    """low-precision copies of its weights that autocast caches"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """All that the walk needs to know; bytes on one GPU."""
+
+    shape: ModelShape
+    checkpointing: Checkpointing
+    stream: float
+    """one tensor of the stream between blocks"""
+    weights: float
+    optimizer_states: float
+    gradients: float
+    """all of them, as they stand before the optimizer step"""
+    buffers: float
+    """what is there all the time besides: workspaces, inputs, buckets"""
+    blocks: tuple[BlockCosts, ...]
+    head: HeadProfile
+    head_copies: float
+    root_gathered: float
+    gathered_whole: float
+    """parameters that stay put together from forward to the end of backward (reshard_after_forward=False, ZeRO-3's live parameters)"""
+    prefetches: bool
+    head_gradients_left: float
+    embedding_gradient: float
+    """made at the very end of backward; for a tied head, beside the one that is there already"""
+    keeps_outputs: bool
+    reentrant: bool
+    retains_inputs: bool
+    """FSDP1 with a frozen base under reentrant checkpointing: inputs of recomputed blocks and their gradients live until backward has ended"""
+    offloads_activations: bool
+    in_flight_offloads: int = 2
+    step_temporaries: float = 0
+    extra_step_gradients: float = 0
+    instants: dict[At, Instant] = field(default_factory=dict)
+
+    def note(self, at: At, place: str, **holdings: float) -> None:
+        """Keep the worst moment of each instant."""
+        full = Holdings(
+            weights=self.weights,
+            optimizer_states=self.optimizer_states,
+            gradients=holdings.get("gradients", 0),
+            activations=holdings.get("activations", 0),
+            logits_and_loss=holdings.get("logits_and_loss", 0),
+            gathered_parameters=holdings.get("gathered_parameters", 0),
+            temporaries=holdings.get("temporaries", 0),
+            buffers=self.buffers,
+        )
+        known = self.instants.get(at)
+        if known is None or full.allocated_bytes > known.allocated_bytes:
+            self.instants[at] = Instant(at, full, place)
+
+
+def kept_by(scene: Scene, kind: int, checkpointed: bool) -> float:
+    """What one block keeps for backward."""
+    costs = scene.blocks[kind]
+    if checkpointed:
+        return scene.stream
+    return costs.selective_kept if scene.checkpointing == "selective" else costs.profile.saved
+
+
+def kept_before(scene: Scene, counts: tuple[tuple[int, bool, int], ...]) -> float:
+    """What all those blocks keep on the GPU."""
+    total = sum(count * kept_by(scene, kind, checkpointed) for kind, checkpointed, count in counts)
+    if scene.offloads_activations and counts:
+        per_block = max(kept_by(scene, kind, checkpointed) for kind, checkpointed, _ in counts)
+        return min(total, scene.in_flight_offloads * per_block)
+    return total
+
+
+def walk_forward(scene: Scene, at: At, gradients: float) -> None:
+    """Forward and loss of a micro-batch, with ``gradients`` there already."""
+    marks, everything = landmarks(scene.shape.layers, scene.checkpointing)
+    for mark in marks:
+        costs = scene.blocks[mark.kind]
+        kept = kept_before(scene, mark.before) + scene.stream
+        remembers = not mark.checkpointed and scene.checkpointing != "selective"
+        work = costs.profile.forward_peak if remembers else costs.profile.forward_peak_unsaved
+        copies = costs.copies + sum(scene.blocks[kind].copies * count for kind, _, count in mark.before)
+        following = _neighbour(scene, mark.index, 1)
+        scene.note(
+            at, f"block {mark.index}", gradients=gradients, activations=kept, temporaries=work + copies,
+            gathered_parameters=_gathered(scene, costs, following),
+        )  # fmt: skip
+    copies = scene.head_copies + sum(scene.blocks[kind].copies * count for kind, _, count in everything)
+    kept = kept_before(scene, everything) + scene.stream + scene.head.norm_saved
+    logits = scene.head.profile.forward_peak - scene.head.norm_saved
+    where: At = "loss" if at == "forward" else at
+    scene.note(
+        where, "loss", gradients=gradients, activations=kept, logits_and_loss=logits, temporaries=copies,
+        gathered_parameters=scene.root_gathered + scene.gathered_whole,
+    )  # fmt: skip
+
+
+def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
+    """Backward of a micro-batch. ``gradients_exist``: an earlier one has left the gradients there already."""
+    marks, everything = landmarks(scene.shape.layers, scene.checkpointing)
+    at: At = "backward"
+    held = scene.head.logits if scene.keeps_outputs else 0.0
+    resident = scene.gradients if gradients_exist else 0.0
+    kept = kept_before(scene, everything)
+    last = scene.blocks[scene.shape.layers[-1]].gathered if scene.shape.layers else 0
+    profile = scene.head.profile
+    scene.note(
+        at, "loss", gradients=resident + profile.weight_gradient, activations=kept + scene.head.norm_saved,
+        logits_and_loss=max(0.0, profile.backward_peak - profile.weight_gradient - scene.head.norm_saved) + held,
+        gathered_parameters=scene.root_gathered + scene.gathered_whole + (last if scene.prefetches else 0),
+        temporaries=_saved_copies(scene, everything),
+    )  # fmt: skip
+    totals = {(kind, checkpointed): count for kind, checkpointed, count in everything}
+    for mark in reversed(marks):
+        _block_backward(scene, mark, totals, resident=resident, held=held, gradients_exist=gradients_exist)
+    scene.note(
+        at, "embedding", gradients=scene.gradients, temporaries=scene.stream + scene.embedding_gradient, logits_and_loss=held,
+        gathered_parameters=scene.root_gathered,
+    )  # fmt: skip
+
+
+def _block_backward(
+    scene: Scene, mark: Landmark, totals: dict[tuple[int, bool], int], *, resident: float, held: float, gradients_exist: bool
+) -> None:
+    costs, profile = scene.blocks[mark.kind], scene.blocks[mark.kind].profile
+    done = [(kind, ck, count) for (kind, ck), count in _after(mark, totals).items()]
+    gradients = resident
+    if not gradients_exist:
+        gradients += scene.head_gradients_left + sum(scene.blocks[kind].gradients_left * count for kind, _, count in done)
+    else:
+        gradients += scene.head_gradients_left if scene.root_gathered else 0
+    kept = kept_before(scene, mark.before)
+    if scene.retains_inputs:
+        kept += 2 * scene.stream * sum(count for _, ck, count in done if ck)
+    if mark.checkpointed or scene.checkpointing == "selective":
+        again = profile.forward_peak + scene.stream
+        own = profile.backward_peak + (profile.output if scene.reentrant else 0)
+        keeps = scene.stream if mark.checkpointed else 0.0
+        work = max(again, own - min(keeps, profile.saved))
+        kept += keeps
+    else:
+        work = profile.backward_peak
+        kept += 0
+    earlier = _neighbour(scene, mark.index, -1)
+    later = _neighbour(scene, mark.index, 1)
+    pending = later.reduced if later is not None and scene.prefetches else 0.0
+    copies = _saved_copies(scene, mark.before) + costs.copies
+    gathered = _gathered(scene, costs, earlier)
+    unit = max(0.0, profile.weight_gradient) if costs.gathered else 0.0
+    scene.note(
+        "backward", f"block {mark.index}", gradients=gradients, activations=kept, temporaries=work + copies + pending,
+        gathered_parameters=gathered, logits_and_loss=held,
+    )  # fmt: skip
+    if unit:
+        scene.note(
+            "backward", f"reduction of block {mark.index}", gradients=gradients + unit, activations=kept,
+            temporaries=scene.stream + costs.reduced, gathered_parameters=gathered, logits_and_loss=held,
+        )  # fmt: skip
+
+
+def _after(mark: Landmark, totals: dict[tuple[int, bool], int]) -> dict[tuple[int, bool], int]:
+    left = dict(totals)
+    for kind, checkpointed, count in mark.before:
+        left[kind, checkpointed] -= count
+    left[mark.kind, mark.checkpointed] -= 1
+    return left
+
+
+def _neighbour(scene: Scene, index: int, step: int) -> BlockCosts | None:
+    at = index + step
+    return scene.blocks[scene.shape.layers[at]] if 0 <= at < len(scene.shape.layers) else None
+
+
+def _gathered(scene: Scene, costs: BlockCosts, neighbour: BlockCosts | None) -> float:
+    if scene.gathered_whole:
+        return scene.root_gathered + scene.gathered_whole
+    ahead = neighbour.gathered if neighbour is not None and scene.prefetches else 0.0
+    return scene.root_gathered + costs.gathered + ahead
+
+
+def _saved_copies(scene: Scene, counts: tuple[tuple[int, bool, int], ...]) -> float:
+    """Autocast's copies that blocks without checkpointing keep for backward."""
+    return sum(scene.blocks[kind].copies * count for kind, checkpointed, count in counts if not checkpointed)
+
+
+def walk_step(scene: Scene, job: Job, forward_gradients: float) -> tuple[Instant, ...]:
+    """The instants of the steady step, in order."""
+    accumulates = job.batch.accumulation > 1
+    walk_forward(scene, "forward", forward_gradients)
+    walk_backward(scene, gradients_exist=False)
+    if accumulates:
+        walk_forward(scene, "second_forward", scene.gradients)
+        walk_backward(scene, gradients_exist=True)
+    scene.note(
+        "optimizer_step", "optimizer", gradients=scene.gradients + scene.extra_step_gradients, temporaries=scene.step_temporaries
+    )
+    order: tuple[At, ...] = ("forward", "loss", "backward", "second_forward", "optimizer_step")
+    return tuple(scene.instants[at] for at in order if at in scene.instants)
