@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from fullstep.errors import Fault, InputError
 from fullstep.job.keys import BY_DOTTED, KEYS, Key, allowed_text
-from fullstep.job.values import Refused, dotted_key
+from fullstep.job.refusal import Refused
+from fullstep.job.values import dotted_key
 
 
 class Flag(NamedTuple):

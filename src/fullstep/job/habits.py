@@ -38,6 +38,18 @@ def version_numbers(version: str) -> tuple[int, ...]:
     return numbers or (10**6,)
 
 
+def transformers_numbers(framework: str, version: str) -> tuple[int, ...] | None:
+    """Version of transformers whose model classes a framework runs; its newest where unknown, None for one with models of its own.
+
+    >>> transformers_numbers("fms_acceleration", "4.45.2"), transformers_numbers("torchtitan", "0.2")
+    ((4, 45, 2), None)
+    """
+    if framework in ("torchtune", "torchtitan", "megatron", "litgpt"):
+        return None
+    states_it = framework == "transformers" or _table()[framework].get("version_of") == "transformers"
+    return version_numbers(version if states_it else _table()["transformers"]["newest"])
+
+
 @lru_cache(maxsize=512)
 def habits_of(framework: str, version: str | None, implementation: str, sharded: str) -> Habits:
     """Habits of ``framework`` at ``version`` (None: newest known) under a layout.
@@ -51,7 +63,7 @@ def habits_of(framework: str, version: str | None, implementation: str, sharded:
     table = _table()
     entry = table[framework]
     version = version or entry["newest"]
-    # an unknown version of a framework built on another one is taken to run on that one's newest
+    # a framework built on transformers with versions of its own is taken to run on the newest transformers
     numbers = version_numbers(version) if entry.get("version_of") in (None, "transformers") else version_numbers("newest")
     rows = [*table[entry["like"]]["rows"], *entry["rows"]] if "like" in entry else entry["rows"]
     found: dict[str, Any] = {}

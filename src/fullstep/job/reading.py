@@ -9,8 +9,8 @@ from typing import Any, BinaryIO, TextIO
 
 from fullstep.errors import Fault, InputError
 from fullstep.job.parsing import PARSERS, Parsed, parse_any, parse_json
+from fullstep.job.refusal import describe
 from fullstep.job.validation import worksheet_from_mapping
-from fullstep.job.values import describe
 from fullstep.job.worksheet import Lines, Worksheet
 
 LARGEST_BYTES = 256 * 1024

@@ -7,7 +7,8 @@ from typing import Any
 
 from fullstep.errors import Fault, InputError
 from fullstep.job.keys import BY_DOTTED, BY_SECTION, SECTIONS, allowed_text
-from fullstep.job.values import CHECKS, TIMES, Refused, describe, did_you_mean
+from fullstep.job.refusal import Refused, describe, did_you_mean
+from fullstep.job.values import CHECKS, TIMES
 from fullstep.job.worksheet import Lines, Worksheet, no_lines, place
 
 MOST_FAULTS = 40

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from fullstep.job.keys import BY_DOTTED, KEYS, Key, allowed_text
+from fullstep.job.refusal import Refused, describe, did_you_mean
 from fullstep.quantities import GB, GIB, SizeError, parse_size_bytes
 
 SHORT_NAMES: dict[str, str] = {
@@ -24,50 +24,7 @@ MOST_NAMES = 512
 DEEPEST_CONFIG = 16
 
 
-class Refused(Exception):  # noqa: N818 - not an error of its own: it becomes a Fault
-    """A value that its key does not allow."""
-
-    def __init__(self, found: str, allowed: str, remedy: str = "") -> None:
-        super().__init__(found)
-        self.found, self.allowed, self.remedy = found, allowed, remedy
-
-
 Check = Callable[[Any], Any]
-
-
-def describe(value: object) -> str:
-    """What was found, short and safe to print whatever it is.
-
-    >>> describe("ful"), describe(True), describe([1, 2]), describe(10**5000)
-    ('"ful"', 'true', 'a list of 2', 'a number of more than 40 digits')
-    """
-    if value is None:
-        return "nothing (null)"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value) if value.bit_length() < 130 else "a number of more than 40 digits"
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, str):
-        shown = value if len(value) <= 60 else value[:57] + "…"
-        return '"' + "".join(letter if letter.isprintable() else "?" for letter in shown) + '"'
-    if isinstance(value, Mapping):
-        return f"a table of {len(value)} keys"
-    if isinstance(value, (list, tuple)):
-        return f"a list of {len(value)}"
-    return f"a {type(value).__name__}"
-
-
-def nearest(word: str, known: tuple[str, ...] | list[str], how_many: int = 1) -> list[str]:
-    """The known words that are spelt most like this one."""
-    return get_close_matches(word[:60].lower(), known, how_many, 0.6)
-
-
-def did_you_mean(word: str, known: tuple[str, ...] | list[str]) -> str:
-    """A remedy that names the nearest spelling, or nothing."""
-    found = nearest(word, known)
-    return f'Did you mean "{found[0]}"?' if found else ""
 
 
 def _wrong(key: Key, value: object, remedy: str = "") -> Refused:

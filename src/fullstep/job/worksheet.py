@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from fullstep.errors import Fault, InputError
-from fullstep.job.values import CHECKS, Refused, dotted_key
+from fullstep.job.refusal import Refused
+from fullstep.job.values import CHECKS, dotted_key
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 

@@ -88,8 +88,11 @@ def _quantization(filler: Filler, values: Mapping[str, Any], kind: str) -> tuple
     double = values.get("double_quantization", False)
     if quantization in ("nf4", "fp4"):
         double = take(values, "double_quantization", "method.double_quantization", False, "default of bitsandbytes")
-    upcasts = qlora and filler.framework == "transformers" and quantization != "gptq"
-    if upcasts:
+    stated = filler.worksheet.section("precision").get("weights") not in (None, "float32")
+    upcasts = qlora and filler.framework == "transformers" and quantization != "gptq" and not stated
+    if stated:
+        why = "precision.weights states the dtype of what is not quantized"
+    elif upcasts:
         why = "peft's prepare_model_for_kbit_training casts what is not quantized to float32"
     elif quantization == "gptq":
         why = "peft's prepare_model_for_kbit_training leaves the dtypes of a GPTQ model alone"
