@@ -6,8 +6,33 @@
 8030261248
 """
 
-from fullstep.api.estimate import compare, estimate
-from fullstep.api.search import largest, plan
-from fullstep.job import read_worksheet, worksheet_from_mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fullstep.api.answer import compare as compare
+    from fullstep.api.answer import estimate as estimate
+    from fullstep.api.search import largest as largest
+    from fullstep.api.search import plan as plan
+    from fullstep.job import read_worksheet as read_worksheet
+    from fullstep.job import worksheet_from_mapping as worksheet_from_mapping
+
+_HOMES = {
+    "compare": "fullstep.api.answer",
+    "estimate": "fullstep.api.answer",
+    "largest": "fullstep.api.search",
+    "plan": "fullstep.api.search",
+    "read_worksheet": "fullstep.job",
+    "worksheet_from_mapping": "fullstep.job",
+}
+"""where each function lives: it is imported when it is first asked for, so that an estimate does not load the search"""
 
 __all__ = ["compare", "estimate", "largest", "plan", "read_worksheet", "worksheet_from_mapping"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    function = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fullstep.api.estimate import size
+from fullstep.api.answer import size
 from fullstep.job import Worksheet
 from fullstep.plan.largest import Largest, Vary
 from fullstep.plan.largest import largest as find_largest

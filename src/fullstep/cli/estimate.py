@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_INPUT, EXIT_OK, EXIT_OURS
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheets_from
+from fullstep.job import Worksheet
 from fullstep.ledger import Answer
+
+if TYPE_CHECKING:
+    from fullstep.plan.remedies import Remedy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Answers and returns the exit code: 3 where one does not fit."""
     if arguments.jsonl:
         return _stream()
-    from fullstep.api.estimate import size  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.api.answer import size  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.job import complete  # noqa: PLC0415
 
     worksheets = worksheets_from(arguments)
@@ -40,14 +45,22 @@ def run(arguments: argparse.Namespace) -> int:
         columns = [Column(sheet.origin, job, answer) for sheet, job, answer in zip(worksheets, jobs, answers, strict=True)]
         sys.stdout.write(comparison_text(columns, Paper.of(sys.stdout)))
     else:
-        from fullstep.plan.remedies import remedies  # noqa: PLC0415
-        from fullstep.plan.trial import Workbench  # noqa: PLC0415
         from fullstep.report.paper import Paper  # noqa: PLC0415
         from fullstep.report.text import answer_text  # noqa: PLC0415
 
-        helps = remedies(Workbench(worksheets[0], size)) if _fails(answers[0]) else []
+        helps = _remedies(worksheets[0]) if _fails(answers[0]) else []
         sys.stdout.write(answer_text(jobs[0], answers[0], Paper.of(sys.stdout), helps))
+        if _fails(answers[0]) and jobs[0].machine.card is not None:
+            sys.stdout.write("  Combinations of changes: fullstep plan\n")
     return EXIT_DOES_NOT_FIT if any(map(_fails, answers)) else EXIT_OK
+
+
+def _remedies(worksheet: Worksheet) -> list[Remedy]:
+    from fullstep.api.answer import size  # noqa: PLC0415
+    from fullstep.plan.remedies import remedies  # noqa: PLC0415 (only what does not fit needs the search)
+    from fullstep.plan.trial import Workbench  # noqa: PLC0415
+
+    return remedies(Workbench(worksheet, size))
 
 
 def _fails(answer: Answer) -> bool:
@@ -55,7 +68,7 @@ def _fails(answer: Answer) -> bool:
 
 
 def _stream() -> int:
-    from fullstep.api.estimate import estimate  # noqa: PLC0415
+    from fullstep.api.answer import estimate  # noqa: PLC0415
     from fullstep.cli.stream import answer_lines  # noqa: PLC0415
     from fullstep.job import worksheet_from_json  # noqa: PLC0415
 

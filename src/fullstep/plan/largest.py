@@ -51,7 +51,7 @@ def largest(worksheet: Worksheet, vary: Vary, size: Size, models: Sequence[tuple
     job = bench.as_written.job
     ceiling, note = _CEILING, ""
     positions = job.shape.maximum_positions
-    if vary == "sequence_tokens" and positions is not None:
+    if vary == "sequence_tokens" and positions is not None and positions >= job.batch.sequence_tokens:
         ceiling, note = positions, f"the model was made for rows of at most {positions:,} tokens"
     elif vary == "rank":
         ceiling, note = job.shape.hidden, "a larger rank than the model's width is no adapter any more"

@@ -17,9 +17,12 @@ COUNTS = (1, 2, 4, 8)
 def search_cards(bench: Workbench) -> Found:
     """Each card with its smallest count that fits, fewest GPUs and least memory first; cards of which no eight fit are ruled out."""
     found = Found([], [])
+    needs_bf16 = bench.as_written.job.precision.compute == "bfloat16"
+    without = [card for card in all_cards() if needs_bf16 and not card.trains_bf16]
+    if without:
+        found.ruled_out.append(_without_bf16(without))
     for card in all_cards():
-        if not card.trains_bf16 and bench.as_written.job.precision.compute == "bfloat16":
-            found.ruled_out.append(_without_bf16(card))
+        if card in without:
             continue
         closest: Trial | Refusal | None = None
         for gpus in COUNTS:
@@ -77,6 +80,7 @@ def _with_free(bench: Workbench, changes: Changes) -> Trial | Refusal:
     return saved if isinstance(saved, Trial) else trial
 
 
-def _without_bf16(card: Card) -> RuledOut:
-    fault = Fault("machine.gpu", f"{card.key} does not compute in bfloat16", "", "State precision.compute = float16 for it.")
-    return RuledOut(card.key, Refusal({"machine.gpu": card.key}, UnsupportedError(fault)), 1, {"machine.gpu": card.key})
+def _without_bf16(cards: list[Card]) -> RuledOut:
+    fault = Fault("machine.gpu", "no arithmetic in bfloat16", "", "State precision.compute = float16 for them.")
+    names = ", ".join(card.key for card in cards)
+    return RuledOut(names, Refusal({}, UnsupportedError(fault)), len(cards), {})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fullstep.hardware import all_cards
+from fullstep.job import Job
 from fullstep.ledger import Answer
 from fullstep.plan.candidates import LAYOUT_DETAILS, batch_changes, keeps_training, row_splits, strategies_for
 from fullstep.plan.layouts import LAYOUTS
@@ -77,26 +79,49 @@ def _keeping(bench: Workbench) -> Iterator[_Change]:
     if job.batch.accumulation == 1 and job.method.kind == "full":
         yield _Change({"optimizer.in_backward": True}, "")
     yield from _more_gpus(bench)
+    yield from _larger_card(bench)
 
 
 def _more_gpus(bench: Workbench) -> Iterator[_Change]:
     """More GPUs in the node, then more nodes, over which the same rows of a step are divided."""
     job = bench.as_written.job
-    machine, batch = job.machine, job.batch
-    sharded = {} if LAYOUTS[job.layout.strategy].sharded else {"layout.strategy": "fsdp", **dict.fromkeys(LAYOUT_DETAILS)}
-    rows = batch.micro_batch * batch.accumulation * job.layout.data_parallel
-    sizes = [(gpus, machine.nodes) for gpus in (2, 4, 8) if gpus > machine.gpus]
-    sizes += [(machine.gpus, nodes) for nodes in (2, 4, 8, 16) if nodes > machine.nodes]
-    for gpus, nodes in sizes:
+    rows = job.batch.micro_batch * job.batch.accumulation * job.layout.data_parallel
+    for gpus, nodes in _larger_machines(job):
         share, rest = divmod(rows, gpus * nodes)
-        if rest:
-            continue
-        micro_batch = min(batch.micro_batch, share)
-        while share % micro_batch:
-            micro_batch -= 1
-        words = f"{gpus} GPUs" if nodes == machine.nodes else f"{nodes} nodes of {gpus} GPUs"
-        changes = {"machine.gpus": gpus, "machine.nodes": nodes, **sharded, **batch_changes(micro_batch, share), "layout.shards": None}
-        yield _Change(changes, f"{words}, state sharded over them")
+        if not rest:
+            micro_batch = next(size for size in range(min(job.batch.micro_batch, share), 0, -1) if share % size == 0)
+            changes = {**_machine(job, gpus, nodes), **batch_changes(micro_batch, share)}
+            yield _Change(changes, f"{_machine_words(gpus, nodes)}, state sharded over them")
+
+
+def _larger_machines(job: Job) -> list[tuple[int, int]]:
+    machine = job.machine
+    sizes = [(gpus, machine.nodes) for gpus in (2, 4, 8) if gpus > machine.gpus]
+    return sizes + [(machine.gpus, nodes) for nodes in (2, 4, 8, 16) if nodes > machine.nodes and machine.gpus >= 4]
+
+
+def _machine(job: Job, gpus: int, nodes: int) -> dict[str, object]:
+    sharded = {} if LAYOUTS[job.layout.strategy].sharded else {"layout.strategy": "fsdp", **dict.fromkeys(LAYOUT_DETAILS)}
+    return {"machine.gpus": gpus, "machine.nodes": nodes, **sharded, "layout.shards": None}
+
+
+def _machine_words(gpus: int, nodes: int) -> str:
+    return f"{gpus} GPUs" if nodes == 1 else f"{nodes} nodes of {gpus} GPUs"
+
+
+def _larger_card(bench: Workbench) -> Iterator[_Change]:
+    """The card of the same maker with the least memory on which it fits as it is written."""
+    job = bench.as_written.job
+    mine = job.machine.card
+    if mine is None:
+        return
+    larger = (card for card in all_cards() if card.vendor == mine.vendor and card.total_bytes > mine.total_bytes)
+    for card in sorted(larger, key=lambda card: (card.total_bytes, card.key)):
+        changes: dict[str, object] = {"machine.gpu": card.key, "machine.gpu_memory_gib": None, "machine.link": None}
+        trial = bench.try_out(changes)
+        if isinstance(trial, Trial) and trial.fits:
+            yield _Change(changes, f"a card with more memory ({card.key})")
+            return
 
 
 def _altering(bench: Workbench) -> Iterator[_Change]:
@@ -107,6 +132,11 @@ def _altering(bench: Workbench) -> Iterator[_Change]:
     if eight_bit is not None:
         yield _Change({"optimizer.name": eight_bit, **states}, f"8-bit optimizer ({eight_bit})")
         yield _Change({"optimizer.name": "paged_adamw_8bit", **states}, "8-bit optimizer in paged memory (paged_adamw_8bit)")
+    rows = job.batch.micro_batch * job.batch.accumulation * job.layout.data_parallel
+    for gpus, nodes in _larger_machines(job):
+        if rows % (gpus * nodes):
+            changes = {**_machine(job, gpus, nodes), "batch.global_rows": None}
+            yield _Change(changes, f"{_machine_words(gpus, nodes)}, state sharded over them: more rows per step")
     if job.method.kind == "full":
         yield _Change({"method.kind": "lora", "precision.master_weights": None, **states}, "LoRA instead of all weights")
     if job.method.quantization == "none" and job.method.kind in ("full", "lora"):

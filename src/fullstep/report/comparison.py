@@ -52,7 +52,7 @@ def comparison_text(columns: Sequence[Column], paper: Paper) -> str:
         paper: how to print
     """
     width = max(14, min(26, (paper.width - 20) // (len(columns) + 1) - 2))
-    lines = [_row("", [column.name for column in columns], "difference", width)]
+    lines = [_row("", [_tail(column.name, width) for column in columns], "difference", width)]
     settings = [(label, [read(column.job) for column in columns]) for label, read in _SETTINGS]
     differing = [(label, texts) for label, texts in settings if len(set(texts)) > 1]
     lines += [_row(label, texts, "", width) for label, texts in differing]
@@ -109,6 +109,11 @@ def _difference(sizes: Sequence[float]) -> str:
     """Last minus first in GiB, signed; nothing where both print the same."""
     text = f"{(sizes[-1] - sizes[0]) / 2**30:+,.1f}"
     return "" if text in ("+0.0", "-0.0") else text
+
+
+def _tail(name: str, width: int) -> str:
+    """The end of a path: what tells files apart stands there."""
+    return name if len(name) <= width else "…" + name[1 - width :]
 
 
 def _cut(text: str, width: int) -> str:

@@ -30,7 +30,7 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     lines += memory_lines(best.answer, paper)
     lines += ["", *instants_table(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)
-    lines += option_lines(plan.options[1:], paper)
+    lines += card_lines(plan.options, paper) if plan.as_written.job.machine.card is None else option_lines(plan.options[1:], paper)
     lines += rejection_lines(plan.rejected, paper)
     lines += remedy_lines(plan.remedies, paper)
     for number, missing in enumerate(plan.missing):
@@ -68,6 +68,15 @@ def option_lines(options: Sequence[Trial], paper: Paper) -> list[str]:
         lines += paper.entry("Also" if number == 0 else "", f"{option_words(trial)}: {span(memory.needed_bytes)} GiB needed{there}{note}")
     if len(options) > _SHOWN:
         lines += paper.entry("", f"and {len(options) - _SHOWN} more (--json lists all)")
+    return lines
+
+
+def card_lines(options: Sequence[Trial], paper: Paper) -> list[str]:
+    """For a worksheet that names no card: the cards by the smallest number of them that fits in one node."""
+    lines: list[str] = []
+    for count in sorted({trial.job.machine.gpus for trial in options}):
+        cards = [trial.job.machine.card for trial in options if trial.job.machine.gpus == count]
+        lines += paper.entry(f"{count} GPU{'s' if count > 1 else ''}", ", ".join(card.key for card in cards if card is not None))
     return lines
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fullstep.job import Job
 from fullstep.ledger import HOLDINGS, Answer, Instant
 from fullstep.plan.layouts import layout_words, machine_words
-from fullstep.plan.remedies import Remedy
 from fullstep.report.paper import Paper
 from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, headline, span
+
+if TYPE_CHECKING:
+    from fullstep.plan.remedies import Remedy
 
 _SHORT_HOLDINGS = ("weights", "grads", "states", "activ.", "logits", "gathered", "temp.", "buffers")
 _MEMORY_SECTIONS = ("method", "precision", "optimizer", "batch", "step", "layout")
 _OBVIOUS = ("method.kind", "method.objective", "layout.strategy", "layout.shards", "step.framework_version", "layout.loading")
 """defaults that the headline shows anyway, or that hang on another one"""
 _LONGEST_REASON = 44
+_CELL = 9
 _STARTS = {"fits": "It fits", "tight": "Tight", "does_not_fit": "Does not fit", "unknown": "Not decidable"}
 
 
@@ -65,7 +69,8 @@ def memory_lines(answer: Answer, paper: Paper) -> list[str]:
             lines += paper.entry("", f"{counter}: {gib(row.measured)} GiB measured, {span(row.estimated)} estimated")
     lines += paper.entry("needed", f"{span(memory.needed_bytes)} GiB, which the verdict compares")
     peak = memory.peak
-    lines += paper.entry("at", INSTANTS[peak.at] + (f", {peak.place}" if peak.place else ""))
+    place = f", {peak.place}" if peak.place and peak.place not in INSTANTS[peak.at] else ""
+    lines += paper.entry("at", INSTANTS[peak.at] + place)
     return lines + bar_lines(peak, paper)
 
 
@@ -78,13 +83,20 @@ def bar_lines(peak: Instant, paper: Paper) -> list[str]:
 
 
 def instants_table(answer: Answer, paper: Paper) -> list[str]:
-    """Every instant of the step with what is alive in it, in GiB."""
-    used = [index for index in range(len(HOLDINGS)) if any(round(instant.holdings[index]) > 0 for instant in answer.memory.instants)]
-    lines = ["  " + f"{'GiB':<15}{'allocated':>9}" + "".join(f"{_SHORT_HOLDINGS[index]:>9}" for index in used)]
-    for instant in answer.memory.instants:
-        cells = "".join(f"{gib(instant.holdings[index]):>9}" for index in used)
+    """Every instant of the step with what is alive in it, in GiB; where the paper is narrow the smallest holdings go into one column."""
+    memory = answer.memory
+    most = [max(instant.holdings[index] for instant in memory.instants) for index in range(len(HOLDINGS))]
+    used = [index for index in range(len(HOLDINGS)) if round(most[index]) > 0]
+    room = (paper.width - 26) // _CELL
+    kept = sorted(sorted(used, key=lambda index: -most[index])[: room if len(used) <= room else room - 1])
+    merged = [index for index in used if index not in kept]
+    names = [_SHORT_HOLDINGS[index] for index in kept] + (["other"] if merged else [])
+    lines = ["  " + f"{'GiB':<15}{'allocated':>9}" + "".join(f"{name:>{_CELL}}" for name in names)]
+    for instant in memory.instants:
+        sizes = [instant.holdings[index] for index in kept] + ([sum(instant.holdings[index] for index in merged)] if merged else [])
+        cells = "".join(f"{gib(size):>{_CELL}}" for size in sizes)
         row = f"  {instant.at.replace('_', ' '):<15}{gib(sum(instant.holdings)):>9}{cells}"
-        lines.append(paper.ink(row, "bold") if instant.at == answer.memory.peak_at else row)
+        lines.append(paper.ink(row, "bold") if instant.at == memory.peak_at else row)
     return lines
 
 
@@ -102,7 +114,8 @@ def remedy_lines(remedies: Sequence[Remedy], paper: Paper) -> list[str]:
     lines: list[str] = []
     for alters, label in ((False, "Would fit"), (True, "Alters it")):
         for number, remedy in enumerate(remedy for remedy in remedies if remedy.changes_training is alters):
-            lines += paper.entry(label if number == 0 else "", f"{remedy.words}: {span(remedy.answer.memory.needed_bytes)} GiB needed")
+            needed = f"{span(remedy.answer.memory.needed_bytes)} GiB needed"
+            lines += paper.entry(label if number == 0 else "", f"{remedy.words}: {needed}")
     return lines
 
 
