@@ -7,7 +7,7 @@ from functools import lru_cache
 from fullstep.models import Block, Linear
 from fullstep.physics.memory.attention import attention
 from fullstep.physics.memory.kernels import Kernels
-from fullstep.physics.memory.layers import activation, add, linear, norm, product
+from fullstep.physics.memory.layers import FLOAT32, activation, add, linear, norm, product
 from fullstep.physics.memory.tape import Profile, Tape
 
 
@@ -65,31 +65,48 @@ def _dense(tape: Tape, kernels: Kernels, source: int, name: str, linears: dict[s
 
 
 def _experts(tape: Tape, kernels: Kernels, source: int, block: Block, linears: dict[str, Linear]) -> int:
-    """Each token's row is copied once per expert that it goes to, passes that expert, is weighted and summed up again."""
+    """Each token's row is copied once per expert that it goes to, passes that expert, is weighted and summed up again.
+
+    Grouped products take all rows at once. One expert after another (a loop over modules) keeps as much for backward, but only
+    one expert's gradients and temporaries exist at a time; rows are taken to be spread evenly.
+    """
     shape = block.feed_forward
-    tokens = kernels.tokens * shape.experts_per_token
-    compute = kernels.compute
-    down = linears["down"]
-    width = down.outputs
+    rows = kernels.tokens * shape.experts_per_token
+    width = linears["down"].outputs
     router = linears.get("router")
     weights = linear(tape, kernels, source, router) if router is not None else source
-    shares = tape.op((weights,), kernels.tokens * shape.experts * 4, saves_output=True)
-    rows = tape.op((source,), tokens * width * compute)
+    shares = tape.op((weights,), kernels.tokens * shape.experts * FLOAT32, saves_output=True)
+    size = kernels.tokens * width * kernels.compute
+    if kernels.stacks_experts:
+        weighted = _expert_rows(tape, kernels, source, shares, rows, linears, shape.activation)
+        return tape.op((weighted,), size)
+    one = Tape(size)
+    _expert_rows(one, kernels, 0, one.tensor(0), rows / shape.experts, linears, shape.activation)
+    profile = one.play()
+    return tape.op(
+        (source, shares), size, extra_saved=profile.saved * shape.experts, trains=kernels.trains_weights,
+        forward_work=profile.forward_peak - profile.saved,
+        backward_work=profile.backward_peak - profile.weight_gradient - profile.saved,
+        weight_gradient=profile.weight_gradient,
+    )  # fmt: skip
+
+
+def _expert_rows(
+    tape: Tape, kernels: Kernels, source: int, shares: int, rows: float, linears: dict[str, Linear], name: str
+) -> int:
+    """Rows picked out, through gate, up and down, and weighted by the router's share."""
+    down = linears["down"]
+    size = rows * down.outputs * kernels.compute
+    picked = tape.op((source,), size)
     joined = linears.get("gate_up")
     if joined is not None:
-        both = _grouped(tape, kernels, rows, joined, tokens)
-        inner = tape.op((both,), tokens * shape.intermediate * compute, saves=(both,), cheap=True)
-        inner = tape.op((both, inner), tokens * shape.intermediate * compute, saves=(both, inner), cheap=True)
+        both = linear(tape, kernels, picked, joined, rows)
+        inner = tape.op((both,), tape.size(both) / 2, saves=(both,), cheap=True)
+        inner = tape.op((both, inner), tape.size(both) / 2, saves=(both, inner), cheap=True)
     elif "gate" in linears:
-        gate = activation(tape, _grouped(tape, kernels, rows, linears["gate"], tokens), shape.activation)
-        inner = product(tape, gate, _grouped(tape, kernels, rows, linears["up"], tokens))
+        gate = activation(tape, linear(tape, kernels, picked, linears["gate"], rows), name)
+        inner = product(tape, gate, linear(tape, kernels, picked, linears["up"], rows))
     else:
-        inner = activation(tape, _grouped(tape, kernels, rows, linears["up"], tokens), shape.activation)
-    out = _grouped(tape, kernels, inner, down, tokens)
-    weighted = tape.op((out, shares), tokens * width * compute, saves=(out,))
-    return tape.op((weighted,), kernels.tokens * width * compute)
-
-
-def _grouped(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: float) -> int:
-    """The product of all experts with their rows. One after another in a loop, one expert is quantized or gathered at a time."""
-    return linear(tape, kernels, source, shape, tokens)
+        inner = activation(tape, linear(tape, kernels, picked, linears["up"], rows), name)
+    out = linear(tape, kernels, inner, down, rows)
+    return tape.op((out, shares), size, saves=(out,))

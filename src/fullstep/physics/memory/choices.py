@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from fullstep.job import Job
 from fullstep.models import Block
+from fullstep.physics.memory.framework import HUGGING_FACE, repeats_keys, transformers_version
 from fullstep.physics.memory.head import LossHabit
 from fullstep.physics.memory.kernels import AdapterKernels, AttentionKernel, Kernels
 from fullstep.physics.memory.sharding import FULLY_SHARDED
+from fullstep.physics.memory.state import stacks_experts
 from fullstep.quantities import DTYPE_BYTES
 
-HUGGING_FACE = ("transformers", "axolotl", "llamafactory", "fms_acceleration", "unsloth", "deepspeed")
-"""frameworks whose models are the classes of transformers and whose checkpointing is its Trainer's"""
 _FUSED_KERNELS = ("fms_acceleration", "unsloth")
 FLASH_HEAD_DIM = 256
 """largest head that torch's flash kernel takes"""
-
-
-@lru_cache(maxsize=64)
-def version_number(text: str) -> tuple[int, ...]:
-    """``4.48.1`` as (4, 48, 1); what is not a version counts as newest.
-
-    >>> version_number("4.48.1")
-    (4, 48, 1)
-    """
-    parts = text.split(".")
-    if not parts[0].isdigit():
-        return (999,)
-    return tuple(int(part) for part in parts if part.isdigit())
-
-
-def transformers_version(job: Job) -> tuple[int, ...]:
-    """The version of transformers that a job runs with; newest where the framework's own version says nothing of it."""
-    if job.step.framework in ("transformers", "fms_acceleration"):
-        return version_number(job.step.framework_version)
-    return (999,)
-
-
-def is_reentrant(job: Job) -> bool:
-    """transformers before 5 checkpoints with use_reentrant=True (its default became False with 5.0)."""
-    return job.step.framework in HUGGING_FACE and transformers_version(job) < (5,)
 
 
 def compute_bytes(job: Job) -> int:
@@ -83,17 +56,6 @@ def attention_kernel(job: Job, block: Block, compute: int) -> AttentionKernel:
     return "flash"
 
 
-def _repeats_keys(job: Job, kernel: AttentionKernel) -> bool:
-    """Keys copied to all heads: always in eager and efficient attention; under sdpa in transformers before 4.53 and in torch-native code."""
-    if kernel in ("eager", "efficient"):
-        return True
-    if job.step.attention == "flash":
-        return False
-    if job.step.framework in HUGGING_FACE:
-        return transformers_version(job) < (4, 53)
-    return job.step.framework in ("torchtune", "torchtitan", "litgpt", "fsdp_qlora")
-
-
 def block_kernels(job: Job, block: Block, *, gradients_exist: bool) -> Kernels:
     """Kernels of one kind of block; ``gradients_exist``: a later micro-batch adds to gradients that are already there."""
     precision, method, step = job.precision, job.method, job.step
@@ -113,11 +75,11 @@ def block_kernels(job: Job, block: Block, *, gradients_exist: bool) -> Kernels:
         quantized=method.quantization != "none",
         quantized_keeps_input=step.framework == "litgpt",
         attention=kernel,
-        repeats_keys=_repeats_keys(job, kernel),
+        repeats_keys=repeats_keys(job, kernel),
         fused=step.framework in _FUSED_KERNELS,
         compile=step.compile,
         selective=step.activation_checkpointing == "selective",
-        loops_experts=step.framework in HUGGING_FACE and transformers_version(job) < (5,),
+        stacks_experts=stacks_experts(job),
     )
 
 

@@ -6,21 +6,14 @@ from fullstep.hardware import device_overheads
 from fullstep.job import Job
 from fullstep.ledger import MemoryEstimate
 from fullstep.physics.memory.block import block_profile
-from fullstep.physics.memory.choices import (
-    HUGGING_FACE,
-    block_kernels,
-    compute_bytes,
-    is_reentrant,
-    loss_habit,
-    residual_bytes,
-)
+from fullstep.physics.memory.choices import block_kernels, compute_bytes, loss_habit, residual_bytes
 from fullstep.physics.memory.counters import counters
+from fullstep.physics.memory.framework import is_reentrant
 from fullstep.physics.memory.head import head_profile
 from fullstep.physics.memory.other_peaks import host_memory, other_peaks
 from fullstep.physics.memory.sharding import (
     DEEPSPEED_BUCKET_ELEMENTS,
     DEEPSPEED_MAX_LIVE_PARAMETERS,
-    FULLY_SHARDED,
     Shares,
     Units,
     shares,
@@ -203,5 +196,3 @@ def _step_temporaries(job: Job, held: Shares, trains: Trainable) -> float:
     element = held.trained / trains.total if trains.total else 0.0
     return optimizer_temporaries_bytes(job, held.trained, min(held.trained, largest * element), job.precision)
 
-
-_ = (FULLY_SHARDED, HUGGING_FACE)

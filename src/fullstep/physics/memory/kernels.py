@@ -52,8 +52,8 @@ class Kernels(NamedTuple):
     """elementwise results are recomputed in fused kernels instead of kept"""
     selective: bool
     """selective checkpointing: only matrix products and attention are kept"""
-    loops_experts: bool
-    """one product per expert in a Python loop (transformers before 5) instead of grouped products"""
+    stacks_experts: bool
+    """experts are one parameter (grouped products) instead of one module each"""
 
     @property
     def tokens(self) -> int:

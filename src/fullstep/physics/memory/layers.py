@@ -57,7 +57,8 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     """
     tokens = kernels.tokens if tokens is None else tokens
     compute = kernels.compute
-    quantized = kernels.quantized and not shape.stacked and shape.role not in ("router", "shared_router")
+    stacked = shape.stacked and kernels.stacks_experts
+    quantized = kernels.quantized and not stacked
     trains = kernels.trains_weights
     given = source
     if tape.size(source) > tokens * shape.inputs * compute:
@@ -70,7 +71,7 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
         weight_gradient=shape.parameters * kernels.new_gradient if trains else 0, trains=trains,
     )  # fmt: skip
     adapter = kernels.adapter
-    if adapter is not None and shape.name in adapter.targets and not shape.stacked:
+    if adapter is not None and shape.name in adapter.targets and not stacked:
         return _adapted(tape, kernels, adapter, source, given, output, shape, tokens)
     return output
 

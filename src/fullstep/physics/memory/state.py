@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fullstep.job import Job, Method, Optimizer, Precision
 from fullstep.models import Block, Linear, ModelShape
+from fullstep.physics.memory.framework import HUGGING_FACE, transformers_version
 from fullstep.quantities import DTYPE_BYTES
 
 ADAPTER_KINDS_ON_LINEARS = ("lora", "qlora", "dora")
@@ -57,9 +58,9 @@ def quantized_bytes(linear: Linear, quantization: str, double: bool) -> float:
     return linear.copies * per_copy
 
 
-def is_quantized(linear: Linear) -> bool:
-    """Stacked experts are one parameter that 4-bit layers do not replace; routers are kept as they are."""
-    return not linear.stacked and linear.role not in ("router", "shared_router")
+def is_quantized(linear: Linear, stacks_experts: bool) -> bool:
+    """Experts stacked in one parameter are not replaced by 4-bit layers. Routers are: bitsandbytes replaces every linear but the head."""
+    return not (linear.stacked and stacks_experts)
 
 
 def adapter_elements(linear: Linear, method: Method) -> int:
@@ -120,18 +121,23 @@ def whole_module_elements(shape: ModelShape, name: str) -> int:
 
 
 @lru_cache(maxsize=512)
-def block_weight_bytes(block: Block, method: Method, element_bytes: int, unquantized_bytes: int) -> float:
+def block_weight_bytes(block: Block, method: Method, element_bytes: int, unquantized_bytes: int, stacks_experts: bool) -> float:
     """Stored weights of one block without adapters."""
     if method.quantization == "none":
         return block.parameters * element_bytes
     size = float((block.norm_parameters + block.other_parameters) * unquantized_bytes)
     for linear in block.linears:
-        if is_quantized(linear):
+        if is_quantized(linear, stacks_experts):
             size += quantized_bytes(linear, method.quantization, method.double_quantization)
             size += linear.copies * linear.outputs * unquantized_bytes if linear.bias else 0
         else:
             size += linear.parameters * unquantized_bytes
     return size
+
+
+def stacks_experts(job: Job) -> bool:
+    """transformers keeps the experts of a block in one three-dimensional parameter since version 5; before, and elsewhere, they are modules."""
+    return job.step.framework in HUGGING_FACE and transformers_version(job) >= (5,)
 
 
 class WeightBytes(NamedTuple):
@@ -154,7 +160,7 @@ def weight_bytes(job: Job) -> WeightBytes:
     shape, method, precision = job.shape, job.method, job.precision
     element = DTYPE_BYTES[precision.weights]
     loose = 4 if method.quantization != "none" and method.upcast_unquantized else element
-    per_block = tuple(block_weight_bytes(block, method, element, loose) for block in shape.blocks)
+    per_block = tuple(block_weight_bytes(block, method, element, loose, stacks_experts(job)) for block in shape.blocks)
     trains = trainable(job)
     return WeightBytes(
         per_block=per_block,

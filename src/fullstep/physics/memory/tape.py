@@ -61,7 +61,7 @@ class Tape:
     __slots__ = ("_gradient", "_ops", "_origin", "_recomputes", "_sizes")
 
     def __init__(self, input_bytes: float, *, input_needs_gradient: bool = True, recomputes: bool = False) -> None:
-        """``recomputes``: results of ``cheap`` operations are made again in backward instead of kept (torch.compile)."""
+        """``recomputes``: a ``cheap`` operation makes its ``cheap`` inputs again in backward instead of keeping them (torch.compile)."""
         self._sizes: list[float] = [input_bytes]
         self._gradient: list[bool] = [input_needs_gradient]
         self._ops: list[Op] = []
@@ -110,7 +110,7 @@ class Tape:
             kept = tuple(saves)
             if saves_output:
                 kept += (output,)
-            if self._recomputes:
+            if self._recomputes and cheap:
                 kept, again = self._origins(kept)
                 backward_work += again
             if extra_saved:

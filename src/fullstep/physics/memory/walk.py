@@ -185,7 +185,7 @@ def _block_backward(
         gradients += scene.head_gradients_left if scene.root_gathered else 0
     kept = kept_before(scene, mark.before)
     if scene.retains_inputs:
-        kept += 2 * scene.stream * sum(count for _, ck, count in done if ck)
+        kept += scene.stream * max(0, 2 * sum(count for _, ck, count in done if ck) - 1)  # one of them is the gradient that comes in
     if mark.checkpointed or scene.checkpointing == "selective":
         again = profile.forward_peak + scene.stream
         own = profile.backward_peak + (profile.output if scene.reentrant else 0)

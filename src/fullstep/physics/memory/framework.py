@@ -1,0 +1,55 @@
+"""What the version of a framework says about its code: facts of releases, each with its source."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from fullstep.job import Job
+
+HUGGING_FACE = ("transformers", "axolotl", "llamafactory", "fms_acceleration", "unsloth", "deepspeed")
+"""frameworks whose models are the classes of transformers and whose checkpointing is its Trainer's"""
+
+
+@lru_cache(maxsize=64)
+def version_number(text: str) -> tuple[int, ...]:
+    """``4.48.1`` as (4, 48, 1); what is not a version counts as newest.
+
+    >>> version_number("4.48.1")
+    (4, 48, 1)
+    """
+    parts = text.split(".")
+    if not parts[0].isdigit():
+        return (999,)
+    return tuple(int(part) for part in parts if part.isdigit())
+
+
+def transformers_version(job: Job) -> tuple[int, ...]:
+    """The version of transformers that a job runs with; newest where the framework's own version says nothing of it."""
+    if job.step.framework in ("transformers", "fms_acceleration"):
+        return version_number(job.step.framework_version)
+    return (999,)
+
+
+def is_reentrant(job: Job) -> bool:
+    """transformers before 5 checkpoints with use_reentrant=True (its default became False with 5.0)."""
+    return job.step.framework in HUGGING_FACE and transformers_version(job) < (5,)
+
+
+REPEATS_KEYS_UNDER_FLASH = frozenset(("mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2"))
+"""model types whose flash attention class copied keys and values to all heads (repeat_kv) before transformers 4.48 gave all one attention"""
+
+
+def repeats_keys(job: Job, kernel: str) -> bool:
+    """Keys and values are copied out to all heads before attention.
+
+    Always in eager and efficient attention. Under sdpa in transformers before 4.53 (later enable_gqa is used) and in torch-native
+    code; under flash in the classes named above before 4.48.
+    """
+    if kernel in ("eager", "efficient"):
+        return True
+    hugging_face = job.step.framework in HUGGING_FACE
+    if job.step.attention == "flash":
+        return hugging_face and transformers_version(job) < (4, 48) and job.shape.model_type in REPEATS_KEYS_UNDER_FLASH
+    if hugging_face:
+        return transformers_version(job) < (4, 53)
+    return job.step.framework in ("torchtune", "torchtitan", "litgpt", "fsdp_qlora")
