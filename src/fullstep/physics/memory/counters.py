@@ -1,4 +1,10 @@
-"""From allocated to reserved and to what the device shows."""
+"""From allocated to reserved and to what the device shows.
+
+The caching allocator gives nothing back while it can grow. It keeps blocks by size: the tensors of the loss (hundreds of MiB
+to several GiB each) and those of a block do not fit into each other's places, so what both need at their own worst moment stays
+reserved side by side. Gathered parameters are allocated on a stream of their own, whose blocks the compute stream cannot use.
+When the card is full, cached blocks are given back, so reserved then lies between allocated and what is there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from typing import NamedTuple
 from fullstep.hardware import device_overheads
 from fullstep.job import Job
 from fullstep.ledger import Instant
+from fullstep.physics.memory.allocator import AllocatorFacts, allocator_facts
 from fullstep.physics.memory.walk import Scene
 from fullstep.quantities import Bounds
 
@@ -20,10 +27,51 @@ class Counters(NamedTuple):
     needed: Bounds
 
 
-def counters(job: Job, scene: Scene, peak: Instant) -> Counters:
+def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
     """The three counters and what the verdict compares."""
-    a = peak.allocated_bytes
-    o = device_overheads(job.machine.card)
-    ctx = o.context_bytes
-    r = a * 1.1
-    return Counters(Bounds(a * 0.97, a, a * 1.05), Bounds(a, r, a * 1.3), Bounds(a + ctx.low, r + ctx.likely, r * 1.2), Bounds(a, a, a * 1.05))
+    facts = allocator_facts()
+    peak = max(instant.allocated_bytes for instant in instants)
+    trust = facts.trust(job)
+    allocated = Bounds(peak * (1 - trust.low), peak, peak * (1 + trust.high))
+    outside = _outside(job)
+    pools = _pools(job, scene, instants, facts)
+    room = job.machine.usable_bytes
+    likely = max(peak, pools)
+    if room is not None and likely + outside.likely > room:
+        likely = peak + facts.full_card_share * max(0.0, room - outside.likely - peak)
+    reserved = Bounds(
+        max(allocated.low, likely - facts.reserved_below * (likely - peak) - trust.low * peak),
+        likely,
+        max(allocated.high, likely + facts.reserved_above * (likely - peak) + trust.high * peak),
+    )
+    device = reserved + outside
+    unavoidable = facts.unavoidable_fragmentation
+    needed = Bounds(
+        allocated.low * (1 + unavoidable.low) + outside.low,
+        allocated.likely * (1 + unavoidable.likely) + outside.likely,
+        allocated.high * (1 + unavoidable.high) + outside.high,
+    )
+    return Counters(allocated, reserved, device, needed)
+
+
+def _outside(job: Job) -> Bounds:
+    """What is on the card beside torch's allocator: the context, and a communicator where several GPUs work together."""
+    overheads = device_overheads(job.machine.card)
+    if job.machine.gpus * job.machine.nodes > 1 and job.layout.strategy not in ("single", "layer_split"):
+        return overheads.context_bytes + overheads.communicator_bytes
+    return overheads.context_bytes
+
+
+def _pools(job: Job, scene: Scene, instants: tuple[Instant, ...], facts: AllocatorFacts) -> float:
+    """Sum of the pools: state, what blocks keep, one block at work, the loss, gathered parameters twice."""
+    if job.step.expandable_segments:
+        return max(instant.allocated_bytes for instant in instants) * (1 + facts.expandable_fragmentation)
+    found = {instant.at: instant.holdings for instant in instants}
+    loss_pool = scene.head.pool
+    gathered = 2 * max(holdings.gathered_parameters for holdings in found.values())
+    after_backward = sum(found["optimizer_step"]) + loss_pool + gathered
+    block = scene.block_phase
+    fragments = facts.fragmentation(job) * (block.work + block.retained)
+    state = scene.weights + scene.optimizer_states + scene.buffers + scene.gradients
+    during_backward = state + block.kept + block.work + fragments + max(loss_pool, block.retained) + gathered
+    return max(after_backward, during_backward)

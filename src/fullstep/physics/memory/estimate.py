@@ -45,7 +45,7 @@ def estimate_memory(job: Job) -> MemoryEstimate:
     instants = walk_step(scene, job, early)
     peak = max(instants, key=lambda instant: instant.allocated_bytes)
     others = other_peaks(job, held, weights, instants)
-    found = counters(job, scene, peak)
+    found = counters(job, scene, instants)
     host, host_at = host_memory(job, held, weights)
     return MemoryEstimate(
         parameters=job.shape.parameters,
@@ -76,7 +76,7 @@ def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
     habit = loss_habit(job)
     first = block_kernels(job, shape.blocks[0], gradients_exist=False)
     head = head_profile(shape, first, habit)
-    copies = precision.autocast and DTYPE_BYTES[precision.weights] > compute and not sharded and strategy != "zero3"
+    copies = precision.autocast and DTYPE_BYTES[precision.weights] > compute and not sharded and job.method.quantization == "none"
     split = strategy == "layer_split"
     layers = shape.layers[-(-(-len(shape.layers) // job.machine.gpus)) :] if split else shape.layers
     keep_gathered = sharded and (layout.reshard_after_forward is False or strategy == "fsdp_grad_op")
@@ -100,7 +100,7 @@ def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
                 gathered=gathered.blocks[index] if sharded and not keep_gathered else 0.0,
                 reduced=gathered.block_gradients[index] * gathered.reduce_factor if sharded else 0.0,
                 gradients_left=trained * per_trained,
-                copies=float(block.linear_parameters * compute) if copies and job.method.kind == "full" else 0.0,
+                copies=float(block.linear_parameters * compute) if copies else 0.0,
             )
         )
     trains_embedding = job.method.kind == "full" or shape.embedding_name in job.method.train_modules
@@ -115,7 +115,8 @@ def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
         buffers=_buffers(job, held, trains, cards.cublas_workspace_bytes),
         blocks=tuple(blocks),
         head=head,
-        head_copies=float((shape.head_parameters or shape.embedding_parameters) * compute) if copies and habit.trains_head else 0.0,
+        head_copies=float((shape.head_parameters or shape.embedding_parameters) * compute) if copies else 0.0,
+        caches_copies=job.method.kind == "full",
         root_gathered=gathered.root if sharded else 0.0,
         gathered_whole=live,
         prefetches=sharded,
@@ -168,7 +169,7 @@ def _buffers(job: Job, held: Shares, trains: Trainable, cublas_workspace_bytes: 
     """cuBLAS workspaces (one handle in forward, one in backward), the batch, rotary tables, buckets of the data-parallel reduction."""
     tokens, shape, strategy = job.batch.tokens, job.shape, job.layout.strategy
     head_dim = shape.blocks[0].attention.head_dim
-    size = 2.0 * cublas_workspace_bytes + tokens * 8 * 3 + 2 * job.batch.sequence_tokens * head_dim * compute_bytes(job)
+    size = float(cublas_workspace_bytes) + tokens * 8 * 3 + 2 * job.batch.sequence_tokens * head_dim * compute_bytes(job)
     if strategy == "ddp":
         size += held.gradients
     elif strategy in ("zero1", "zero2", "zero3") and not job.layout.offload_parameters:

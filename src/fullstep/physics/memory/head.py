@@ -37,6 +37,8 @@ class HeadProfile(NamedTuple):
     norm_saved: float
     logits: float
     """the model's output, which a caller may keep alive"""
+    pool: float
+    """all tensors that the loss ever needs places for, forward and backward"""
 
 
 @lru_cache(maxsize=512)
@@ -49,7 +51,8 @@ def head_profile(shape: ModelShape, kernels: Kernels, habit: LossHabit) -> HeadP
     head_kernels = kernels._replace(trains_weights=habit.trains_head, adapter=None, quantized=False)
     if habit.kernel == "fused":
         _fused(tape, head_kernels, entered, matrix)
-        return HeadProfile(tape.play(), norm_saved, 0.0)
+        fused = tape.play()
+        return HeadProfile(fused, norm_saved, 0.0, max(fused.forward_peak, fused.backward_peak) - norm_saved)
     logits = linear(tape, head_kernels, entered, matrix)
     if shape.logit_softcap:
         size = tape.size(logits)
@@ -58,7 +61,10 @@ def head_profile(shape: ModelShape, kernels: Kernels, habit: LossHabit) -> HeadP
         _chunked(tape, logits, habit, habit.input_bytes / kernels.compute)
     else:
         _whole(tape, logits, habit, habit.input_bytes / kernels.compute)
-    return HeadProfile(tape.play(), norm_saved, tape.size(logits))
+    profile = tape.play()
+    beside = tape.size(logits) + (profile.output if habit.kernel == "inplace" else 0)
+    pool = max(profile.forward_peak, profile.backward_peak + beside) - norm_saved
+    return HeadProfile(profile, norm_saved, tape.size(logits), pool)
 
 
 def _norm_saved(shape: ModelShape, kernels: Kernels) -> float:

@@ -41,7 +41,7 @@ class Shares(NamedTuple):
 def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trains: Trainable) -> Shares:
     """What each GPU keeps: parameters / shards where parameters are divided, and so on by strategy.
 
-    4-bit weights are divided by FSDP (through their storage dtype) and not by ZeRO-3.
+    4-bit weights are divided by FSDP (the packed part, through its storage dtype; block constants are no parameters) and not by ZeRO-3.
     """
     layout, precision = job.layout, job.precision
     shards = max(1, layout.shards)
@@ -54,26 +54,18 @@ def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trai
     if strategy == "layer_split":
         return _layer_split(job, weights, gradients, states, trained)
     parameters = shards if strategy in (*FULLY_SHARDED, "fsdp_grad_op") else 1
-    divided = plain
-    whole = 0.0
+    whole = weights.constants
     if strategy == "zero3" and job.method.quantization != "none":
-        whole, divided = weights.blocks + weights.outside, plain - weights.blocks - weights.outside
-    if parameters > 1 and _replicates_adapters(job):
+        whole = weights.blocks + weights.outside
+    elif parameters > 1 and _replicates_adapters(job):
         whole += weights.adapters
-        divided -= weights.adapters
-        adapter_share = weights.adapters / DTYPE_BYTES[precision.adapters] / max(1, trains.total)
-        return Shares(
-            whole + divided / parameters + weights.masters / shards,
-            gradients * adapter_share + gradients * (1 - adapter_share) / shards,
-            states * adapter_share + states * (1 - adapter_share) / shards,
-            trained * adapter_share + trained * (1 - adapter_share) / shards,
-        )
-    split_gradients = strategy != "zero1"
+    copied = trains.adapters / trains.total if parameters > 1 and _replicates_adapters(job) else 0.0
+    split = copied + (1 - copied) / shards
     return Shares(
-        whole + divided / parameters + weights.masters / shards,
-        gradients / (shards if split_gradients else 1),
-        states / shards,
-        trained / shards,
+        whole + (plain - whole) / parameters + weights.masters / shards,
+        gradients * (split if strategy != "zero1" else 1),
+        states * split,
+        trained * split,
     )
 
 

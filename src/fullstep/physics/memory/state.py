@@ -48,6 +48,13 @@ def quantized_bytes_per_weight(quantization: str, double: bool) -> float:
     return {"int8": 1.0, "fp8": 1.0, "gptq": 0.5 + 2 / 128 + 0.5 / 128, "mxfp4": 0.5 + 1 / 32}[quantization]
 
 
+def quantization_constant_bytes(linear: Linear, quantization: str, double: bool) -> float:
+    """The part of bitsandbytes' 4-bit storage that is not the packed parameter: its quant_state, which no sharding divides."""
+    if quantization not in ("nf4", "fp4"):
+        return 0.0
+    return linear.weight_elements * (quantized_bytes_per_weight(quantization, double) - 0.5)
+
+
 def quantized_bytes(linear: Linear, quantization: str, double: bool) -> float:
     """Storage of one quantized linear: weights, constants, and per row (int8) or per column (gptq: g_idx) what comes with them."""
     per_copy = linear.inputs * linear.outputs * quantized_bytes_per_weight(quantization, double)
@@ -149,9 +156,12 @@ class WeightBytes(NamedTuple):
     modules: float
     adapters: float
     masters: float
+    constants: float
+    """of ``blocks``: quantization constants that every GPU keeps whole"""
 
     @property
     def total(self) -> float:
+        """All weights; ``constants`` are part of ``blocks``."""
         return self.blocks + self.outside + self.modules + self.adapters + self.masters
 
 
@@ -169,6 +179,14 @@ def weight_bytes(job: Job) -> WeightBytes:
         modules=trains.modules * (loose if method.quantization != "none" else element),
         adapters=trains.adapters * DTYPE_BYTES[precision.adapters],
         masters=4.0 * trains.total if precision.master_weights else 0.0,
+        constants=sum(
+            quantization_constant_bytes(linear, method.quantization, method.double_quantization)
+            for index in shape.layers
+            for linear in shape.blocks[index].linears
+            if is_quantized(linear, stacks_experts(job))
+        )
+        if method.quantization in ("nf4", "fp4")
+        else 0.0,
     )
 
 

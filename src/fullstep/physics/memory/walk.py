@@ -54,7 +54,18 @@ class BlockCosts(NamedTuple):
     gradients_left: float
     """of its weights' gradients, once its backward has ended"""
     copies: float
-    """low-precision copies of its weights that autocast caches"""
+    """low-precision copies of its weights that autocast makes and backward needs"""
+
+
+class BlockPhase(NamedTuple):
+    """The worst moment among blocks, in bytes."""
+
+    kept: float
+    """by blocks for their own backward"""
+    retained: float
+    """what blocks that are done with have left behind (see ``retains_inputs``)"""
+    work: float
+    """of the block itself"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,6 +85,8 @@ class Scene:
     blocks: tuple[BlockCosts, ...]
     head: HeadProfile
     head_copies: float
+    caches_copies: bool
+    """autocast keeps the copies of weights that train until forward has ended; those of frozen ones live as long as a tensor needs them"""
     root_gathered: float
     gathered_whole: float
     """parameters that stay put together from forward to the end of backward (reshard_after_forward=False, ZeRO-3's live parameters)"""
@@ -90,6 +103,7 @@ class Scene:
     step_temporaries: float = 0
     extra_step_gradients: float = 0
     instants: dict[At, Instant] = field(default_factory=dict)
+    block_phase: BlockPhase = BlockPhase(0, 0, 0)
 
     def note(self, at: At, place: str, **holdings: float) -> None:
         """Keep the worst moment of each instant."""
@@ -133,13 +147,13 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
         kept = kept_before(scene, mark.before) + scene.stream
         remembers = not mark.checkpointed and scene.checkpointing != "selective"
         work = costs.profile.forward_peak if remembers else costs.profile.forward_peak_unsaved
-        copies = costs.copies + sum(scene.blocks[kind].copies * count for kind, _, count in mark.before)
+        copies = costs.copies + _alive_copies(scene, mark.before)
         following = _neighbour(scene, mark.index, 1)
         scene.note(
             at, f"block {mark.index}", gradients=gradients, activations=kept, temporaries=work + copies,
             gathered_parameters=_gathered(scene, costs, following),
         )  # fmt: skip
-    copies = scene.head_copies + sum(scene.blocks[kind].copies * count for kind, _, count in everything)
+    copies = scene.head_copies + _alive_copies(scene, everything)
     kept = kept_before(scene, everything) + scene.stream + scene.head.norm_saved
     logits = scene.head.profile.forward_peak - scene.head.norm_saved
     where: At = "loss" if at == "forward" else at
@@ -162,7 +176,7 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
         at, "loss", gradients=resident + profile.weight_gradient, activations=kept + scene.head.norm_saved,
         logits_and_loss=max(0.0, profile.backward_peak - profile.weight_gradient - scene.head.norm_saved) + held,
         gathered_parameters=scene.root_gathered + scene.gathered_whole + (last if scene.prefetches else 0),
-        temporaries=_saved_copies(scene, everything),
+        temporaries=_saved_copies(scene, everything) + scene.head_copies,
     )  # fmt: skip
     totals = {(kind, checkpointed): count for kind, checkpointed, count in everything}
     for mark in reversed(marks):
@@ -183,9 +197,11 @@ def _block_backward(
         gradients += scene.head_gradients_left + sum(scene.blocks[kind].gradients_left * count for kind, _, count in done)
     else:
         gradients += scene.head_gradients_left if scene.root_gathered else 0
-    kept = kept_before(scene, mark.before)
+    kept, retained = kept_before(scene, mark.before), 0.0
     if scene.retains_inputs:
-        kept += scene.stream * max(0, 2 * sum(count for _, ck, count in done if ck) - 1)  # one of them is the gradient that comes in
+        behind = sum(count for _, ck, count in done if ck)
+        kept += scene.stream * behind
+        retained = scene.stream * max(0, behind - 1)  # the last one is the gradient that comes in
     if mark.checkpointed or scene.checkpointing == "selective":
         again = profile.forward_peak + scene.stream
         own = profile.backward_peak + (profile.output if scene.reentrant else 0)
@@ -200,6 +216,10 @@ def _block_backward(
     pending = later.reduced if later is not None and scene.prefetches else 0.0
     copies = _saved_copies(scene, mark.before) + costs.copies
     gathered = _gathered(scene, costs, earlier)
+    phase = BlockPhase(kept, retained, work + copies + pending)
+    if sum(phase) > sum(scene.block_phase):
+        scene.block_phase = phase
+    kept += retained
     unit = max(0.0, profile.weight_gradient) if costs.gathered else 0.0
     scene.note(
         "backward", f"block {mark.index}", gradients=gradients, activations=kept, temporaries=work + copies + pending,
@@ -230,6 +250,13 @@ def _gathered(scene: Scene, costs: BlockCosts, neighbour: BlockCosts | None) -> 
         return scene.root_gathered + scene.gathered_whole
     ahead = neighbour.gathered if neighbour is not None and scene.prefetches else 0.0
     return scene.root_gathered + costs.gathered + ahead
+
+
+def _alive_copies(scene: Scene, counts: tuple[tuple[int, bool, int], ...]) -> float:
+    """Copies of earlier blocks that are alive in forward."""
+    if scene.caches_copies:
+        return sum(scene.blocks[kind].copies * count for kind, _, count in counts)
+    return _saved_copies(scene, counts)
 
 
 def _saved_copies(scene: Scene, counts: tuple[tuple[int, bool, int], ...]) -> float:
