@@ -25,6 +25,8 @@ class AllocatorFacts(NamedTuple):
     expandable_fragmentation: float
     full_card_share: float
     """where cached blocks would fill the card: how much of the room above allocated is reserved when the last request fails"""
+    shared_with_loss: float
+    """share of a block's working memory that finds places among the blocks that the loss has left"""
     reserved_below: float
     reserved_above: float
     unavoidable_fragmentation: Bounds
@@ -47,6 +49,7 @@ def allocator_facts() -> AllocatorFacts:
         block_fragmentation={name: row["value"] for name, row in data["block_fragmentation"].items()},
         expandable_fragmentation=data["expandable_fragmentation"]["value"],
         full_card_share=data["full_card_share"]["value"],
+        shared_with_loss=data["shared_with_loss"]["value"],
         reserved_below=data["reserved_below"]["value"],
         reserved_above=data["reserved_above"]["value"],
         unavoidable_fragmentation=Bounds(*data["unavoidable_fragmentation"]["value"]),

@@ -1,8 +1,8 @@
 """From allocated to reserved and to what the device shows.
 
 The caching allocator gives nothing back while it can grow. It keeps blocks by size: the tensors of the loss (hundreds of MiB
-to several GiB each) and those of a block do not fit into each other's places, so what both need at their own worst moment stays
-reserved side by side. Gathered parameters are allocated on a stream of their own, whose blocks the compute stream cannot use.
+to several GiB each) and those of a block seldom fit into each other's places, so most of what both need at their own worst moment
+stays reserved side by side. Gathered parameters are allocated on a stream of their own, whose blocks the compute stream cannot use.
 When the card is full, cached blocks are given back, so reserved then lies between allocated and what is there.
 """
 
@@ -73,5 +73,6 @@ def _pools(job: Job, scene: Scene, instants: tuple[Instant, ...], facts: Allocat
     block = scene.block_phase
     fragments = facts.fragmentation(job) * (block.work + block.retained)
     state = scene.weights + scene.optimizer_states + scene.buffers + scene.gradients
-    during_backward = state + block.kept + block.work + fragments + max(loss_pool, block.retained) + gathered
+    shared = min(facts.shared_with_loss * block.work, loss_pool) if scene.head.logits else 0.0
+    during_backward = state + block.kept + block.work + fragments + max(loss_pool, block.retained) - shared + gathered
     return max(after_backward, during_backward)

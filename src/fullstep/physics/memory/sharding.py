@@ -47,10 +47,13 @@ def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trai
     shards = max(1, layout.shards)
     strategy = layout.strategy
     plain = weights.total - weights.masters
+    masters = 0.0 if layout.offload_optimizer else weights.masters / shards
+    if layout.offload_optimizer:  # ZeRO-Offload moves each reduced gradient to the host, where the step is made
+        gradients = states = 0.0
     element = 4 if precision.master_weights else DTYPE_BYTES[precision.weights if trains.base else precision.adapters]
     trained = trains.total * element
     if strategy in ("single", "ddp"):
-        return Shares(weights.total, gradients, states, trained)
+        return Shares(plain + masters, gradients, states, trained)
     if strategy == "layer_split":
         return _layer_split(job, weights, gradients, states, trained)
     parameters = shards if strategy in (*FULLY_SHARDED, "fsdp_grad_op") else 1
@@ -62,7 +65,7 @@ def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trai
     copied = trains.adapters / trains.total if parameters > 1 and _replicates_adapters(job) else 0.0
     split = copied + (1 - copied) / shards
     return Shares(
-        whole + (plain - whole) / parameters + weights.masters / shards,
+        whole + (plain - whole) / parameters + masters,
         gradients * (split if strategy != "zero1" else 1),
         states * split,
         trained * split,
