@@ -70,7 +70,7 @@ def habits_of(framework: str, version: str | None, implementation: str, sharded:
     reasons: dict[str, str] = {}
     known_as = framework if version == "newest" else f"{framework} {version}"
     for row in rows:
-        if _holds(row, numbers, implementation, sharded):
+        if holds(row, numbers, implementation, sharded):
             for field in ("loss_input_dtype", "keeps_outputs", "gradients_cleared", "loading"):
                 if field in row:
                     found[field] = row[field]
@@ -78,7 +78,8 @@ def habits_of(framework: str, version: str | None, implementation: str, sharded:
     return Habits(version=version, reasons=reasons, **found)
 
 
-def _holds(row: dict[str, Any], numbers: tuple[int, ...], implementation: str, sharded: str) -> bool:
+def holds(row: dict[str, Any], numbers: tuple[int, ...], implementation: str, sharded: str) -> bool:
+    """Whether a row of the table holds for a version and layout."""
     if "from" in row and numbers < version_numbers(row["from"]):
         return False
     if "below" in row and numbers >= version_numbers(row["below"]):

@@ -51,6 +51,8 @@ class _Reading:
         self.documents = 0
         self.open: list[tuple[Any, str | None]] = []
         """containers with the key that waits for its value"""
+        self.section = ""
+        """the key of the first level that was read last"""
         self.lines: dict[tuple[str, str], int] = {}
 
     def fault(self, event: Any, found: str, allowed: str) -> InputError:
@@ -114,6 +116,7 @@ class _Reading:
     def _note_line(self, key: str, event: Any) -> None:
         line = event.start_mark.line + 1
         if len(self.open) == 1:
+            self.section = key
             self.lines[(key, "")] = line
-        elif len(self.open) == 2 and self.open[0][1] is not None:
-            self.lines[(self.open[0][1], key)] = line
+        elif len(self.open) == 2:
+            self.lines[(self.section, key)] = line

@@ -1,0 +1,115 @@
+"""Combinations that cannot be are faults that name the keys; those that surprise are cautions; what is not covered says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tiny_jobs import job
+
+from fullstep.errors import InputError, UnsupportedError
+from fullstep.job import CAUTIONS
+
+
+@pytest.mark.parametrize(
+    ("keys", "where", "says"),
+    [
+        ({"machine__gpus": 8, "layout__strategy": "single"}, "layout.strategy", '"single" on 8 GPUs'),
+        ({"machine__nodes": 2, "layout__strategy": "layer_split"}, "layout.strategy", "machine.nodes = 1"),
+        ({"machine__gpus": 8, "layout__shards": 3}, "layout.shards", "Nearest: 1, 2, 4"),
+        ({"machine__gpus": 8, "layout__shards": 16}, "layout.shards", "Nearest: 2, 4, 8"),
+        ({"machine__gpus": 8, "layout__strategy": "ddp", "layout__shards": 8}, "layout.shards", "divides nothing"),
+        ({"machine__gpus": 8, "layout__reshard_after_forward": 3}, "layout.reshard_after_forward", "a divisor"),
+        ({"machine__gpus": 8, "layout__tensor": 3}, "layout.tensor", "does not divide 8"),
+        (
+            {"machine__gpus": 2, "layout__strategy": "zero2", "layout__implementation": "fsdp2"},
+            "layout.implementation",
+            "deepspeed, megatron",
+        ),
+        ({"batch__global_rows": 10, "batch__micro_batch": 4}, "batch.global_rows", "Nearest: 8 or 12"),
+        ({"batch__global_rows": 2, "batch__micro_batch": 4}, "batch.global_rows", "Nearest: 4."),
+        ({"batch__global_rows": 8, "batch__accumulation": 4}, "batch.accumulation", "needs 8"),
+        ({"batch__mean_sample_tokens": 4096, "batch__sequence_tokens": 512}, "batch.mean_sample_tokens", "at most"),
+        ({"precision__master_weights": True, "precision__weights": "float32"}, "precision.master_weights", "precision.weights"),
+        ({"precision__master_weights": True, "method__kind": "lora"}, "precision.master_weights", "precision.adapters"),
+        ({"precision__compute": "fp8", "machine__gpu": "A100-SXM4-80GB"}, "precision.compute", "does not compute in fp8"),
+        ({"method__kind": "qlora", "method__quantization": "none"}, "method.quantization", 'method.kind = "lora"'),
+        ({"method__quantization": "nf4"}, "method.quantization", "qlora"),
+        ({"method__kind": "lora", "method__targets": ["c_attn", "Wqkv"]}, "method.targets", "q_proj"),
+        ({"method__kind": "lora", "method__targets": []}, "method.targets", "an empty list"),
+        ({"optimizer__name": "adamw_8bit", "optimizer__implementation": "fused"}, "optimizer.implementation", "sgd_momentum"),
+        ({"optimizer__in_backward": True, "batch__accumulation": 2}, "optimizer.in_backward", "cannot be accumulated"),
+        ({"step__attention": "flash", "precision__weights": "float32", "precision__compute": "float32"}, "step.attention", "bfloat16"),
+        ({"data__tokens": 1e6, "data__steps": 10}, "data.steps", "together"),
+        ({"machine__gpu": "A100"}, "machine.gpu", "A100-SXM4-80GB"),
+    ],
+)
+def test_impossible_combinations(keys: dict[str, Any], where: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        job(**keys)
+    assert not isinstance(caught.value, UnsupportedError)
+    (fault,) = caught.value.faults
+    assert fault.where == f"job.toml: {where}"
+    assert says in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "says"),
+    [
+        ({"method__rank": 8}, "F001", "method.rank"),
+        ({"evaluation__keeps_logits": True}, "F001", "evaluation.keeps_logits"),
+        ({"method__kind": "prefix_tuning", "method__targets": ["q_proj"]}, "F001", "method.targets"),
+        ({"method__kind": "lora", "method__train_modules": ["wte"]}, "F002", "wte"),
+        ({"machine__gpu": "T4"}, "F003", "T4"),
+        ({"method__kind": "qlora", "layout__strategy": "zero3", "machine__gpus": 2}, "F004", "nf4"),
+        ({"layout__strategy": "zero2", "machine__gpus": 2, "layout__offload_parameters": True}, "F005", "zero2"),
+        ({"step__attention": "flash", "machine__gpu": "V100-SXM2-32GB"}, "F006", "V100"),
+        ({"machine__gpus": 2, "layout__offload_optimizer": True}, "F007", "layout.offload_parameters"),
+        ({"method__kind": "prefix_tuning", "step__activation_checkpointing": "full"}, "F008", "prefix"),
+        ({"machine__gpu": "H100-SXM-96GB"}, "F009", "machine"),
+    ],
+)
+def test_cautions(keys: dict[str, Any], code: str, says: str) -> None:
+    found = dict(job(**keys).cautions)
+    assert code in found
+    assert code in CAUTIONS
+    assert says in found[code] or code == "F009"
+
+
+def test_a_plain_worksheet_has_no_cautions() -> None:
+    assert job(machine__gpu="H100-SXM", machine__gpus=8).cautions == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "where", "says"),
+    [
+        ({"method__kind": "adalora"}, "method.kind", "fullstep trace"),
+        ({"method__objective": "ppo"}, "method.objective", "sft"),
+        ({"method__objective": "grpo"}, "method.objective", "sft"),
+        ({"machine__gpus": 8, "layout__tensor": 2}, "layout.tensor", "parallel degrees"),
+        ({"machine__gpus": 8, "layout__expert": 2}, "layout.expert", "parallel degrees"),
+    ],
+)
+def test_what_is_not_covered_is_refused_by_name(keys: dict[str, Any], where: str, says: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        job(**keys)
+    (fault,) = caught.value.faults
+    assert fault.where == f"job.toml: {where}"
+    assert says in str(fault)
+
+
+def test_all_uncovered_keys_at_once_but_after_faults() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        job(machine__gpus=8, layout__tensor=2, layout__pipeline=2, layout__context=2, method__kind="vera")
+    assert [fault.where.removeprefix("job.toml: ") for fault in caught.value.faults] == [
+        "layout.tensor", "layout.pipeline", "layout.context", "method.kind",
+    ]  # fmt: skip
+    with pytest.raises(InputError) as wrong:
+        job(machine__gpus=8, layout__tensor=2, layout__shards=3)
+    assert not isinstance(wrong.value, UnsupportedError)
+
+
+def test_an_unknown_kind_is_a_fault_with_the_nearest() -> None:
+    with pytest.raises(InputError, match='Did you mean "adalora"') as caught:
+        job(method__kind="adalor")
+    assert not isinstance(caught.value, UnsupportedError)
