@@ -1,6 +1,6 @@
 """Model shapes: exact parameter counts and block structure from a Hugging Face config."""
 
-from fullstep.models.catalogue import BundledModel, bundled_models, find_model
+from fullstep.models.catalogue import BundledModel, bundled_config, bundled_models, find_model
 from fullstep.models.config import read_config, shape_from_config, supported_model_types
 from fullstep.models.shape import Attention, Block, FeedForward, Linear, ModelShape, Norm, NormPlace, Role
 
@@ -14,6 +14,7 @@ __all__ = [
     "Norm",
     "NormPlace",
     "Role",
+    "bundled_config",
     "bundled_models",
     "find_model",
     "read_config",

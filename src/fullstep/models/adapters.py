@@ -7,7 +7,10 @@ from __future__ import annotations
 
 DEFAULT_ADAPTER_TARGETS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
-        ("opt", "gptj", "gpt_neo", "llama", "mistral", "mixtral", "stablelm", "gemma", "gemma2", "gemma3_text", "qwen2", "qwen3"),
+        (
+            "opt", "gptj", "gpt_neo", "llama", "llama4", "mistral", "mixtral", "stablelm", "gemma", "gemma2", "gemma3_text", "qwen2",
+            "qwen3",
+        ),
         ("q_proj", "v_proj"),
     ),
     **dict.fromkeys(("bloom", "gpt_neox", "falcon"), ("query_key_value",)),
@@ -15,4 +18,4 @@ DEFAULT_ADAPTER_TARGETS: dict[str, tuple[str, ...]] = {
     "codegen": ("qkv_proj",),
     "mpt": ("Wqkv",),
     "phi": ("q_proj", "v_proj", "fc1", "fc2"),
-}
+}  # fmt: skip

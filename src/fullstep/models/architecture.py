@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 Flag = bool | str
 """True, False, or the config key that decides; ``not KEY`` turns the key round."""
 
-Windows = Literal["none", "every", "all", "qwen", "qwen_moe", "alternate", "pattern", "first_pattern", "unrotated", "only_stated", "local"]
+Windows = Literal[
+    "none", "every", "all", "qwen", "qwen_moe", "alternate", "pattern", "first_pattern", "unrotated", "only_stated", "chunked", "local"
+]
 
 Derive = Callable[["ConfigReader"], Mapping[str, Any]]
 """Values that the config's own class works out from other keys; they stand in for keys that the config does not state."""
@@ -44,6 +46,8 @@ class QueryKeyNorm:
     vectors: int = 1
     """2: scale and shift, 1: scale, 0: no weights"""
     when: Flag = True
+    only_rotated: bool = False
+    """layers without rotary positions go without"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,8 @@ class AttentionPlan:
 class FeedForwardPlan:
     """The dense feed-forward layer."""
 
+    width: str = "intermediate_size"
+    """key of the width"""
     gated: bool = True
     gate: str = "gate_proj"
     up: str = "up_proj"
@@ -113,7 +119,7 @@ class ExpertsPlan:
     """key of how many of them there are, each as wide as a routed one"""
     shared_router: str = ""
     """name of the projection that weighs the shared expert"""
-    sparse: Literal["all", "qwen", "first_dense", "ernie"] = "all"
+    sparse: Literal["all", "qwen", "first_dense", "ernie", "llama4"] = "all"
     """which layers have experts where the config has no ``mlp_layer_types`` (see :mod:`fullstep.models.layers`)"""
 
 

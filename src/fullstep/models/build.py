@@ -13,6 +13,7 @@ from fullstep.models.layers import layer_experts, layer_rotations, layer_windows
 from fullstep.models.reader import LARGEST_LAYERS, LARGEST_SIZE, ConfigReader
 from fullstep.models.shape import Attention, Block, ModelShape, Norm
 
+_LANGUAGE_PART = "the language part of a model that takes more than text"
 _SIZE_KEYS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
 _DROPOUT_KEYS = (
     "attention_dropout", "hidden_dropout", "resid_pdrop", "attn_pdrop", "dropout", "activation_dropout",
@@ -20,8 +21,14 @@ _DROPOUT_KEYS = (
 )  # fmt: skip
 
 
-def build_shape(config: Mapping[str, Any], architecture: Architecture, name: str, covers: str = "") -> ModelShape:
+def build_shape(config: Mapping[str, Any], architecture: Architecture, name: str, *, part_of: str = "") -> ModelShape:
     """The shape of a model of this architecture.
+
+    Args:
+        config: the keys of the config, as JSON values.
+        architecture: of the config's model type.
+        name: what the user calls the model.
+        part_of: the model type of the whole where the config is the language part of a model that takes more than text.
 
     Raises:
         InputError: with every fault of the config.
@@ -41,9 +48,9 @@ def build_shape(config: Mapping[str, Any], architecture: Architecture, name: str
         blocks=blocks,
         layers=order,
         embedding_name=architecture.embedding,
-        default_adapter_targets=() if covers else DEFAULT_ADAPTER_TARGETS.get(architecture.model_type, ()),
+        default_adapter_targets=DEFAULT_ADAPTER_TARGETS.get(part_of or architecture.model_type, ()),
         block_class=architecture.block_class,
-        covers=covers,
+        covers=_LANGUAGE_PART if part_of else "",
         **around,
     )
 
@@ -100,7 +107,7 @@ def _block(reader: ConfigReader, hidden: int, heads: Heads, kind: _Kind, *, mixe
         attention=attention,
         feed_forward=layer.feed_forward,
         linears=attention_linears(reader, plan, hidden, heads) + layer.linears,
-        norms=norms + attention_norms(reader, plan, heads, vectors) + layer.norms,
+        norms=norms + attention_norms(reader, plan, heads, vectors=vectors, rotates=kind.rotates) + layer.norms,
         other_parameters=layer.other_parameters + (heads.query if plan.sinks else 0) + plan.vectors_per_head_dim * heads.width,
         parallel_residual=reader.decide(architecture.parallel_residual),
         dropouts=any(reader.raw(key) is not None and reader.number(key, low=0, high=1) > 0 for key in _DROPOUT_KEYS),

@@ -112,14 +112,14 @@ def _latent_linears(hidden: int, heads: Heads, bias: bool) -> tuple[Linear, ...]
     )
 
 
-def attention_norms(reader: ConfigReader, plan: AttentionPlan, heads: Heads, vectors: int) -> tuple[Norm, ...]:
-    """Norms inside attention. ``vectors``: learned vectors of the block's own norms."""
+def attention_norms(reader: ConfigReader, plan: AttentionPlan, heads: Heads, *, vectors: int, rotates: bool) -> tuple[Norm, ...]:
+    """Norms inside attention. ``vectors``: learned vectors of the block's own norms; ``rotates``: by position, in this layer."""
     norms: list[Norm] = []
     if plan.latent:
         if heads.query_rank:
             norms.append(Norm(place="query_latent", kind="rms", width=heads.query_rank, parameters=heads.query_rank))
         norms.append(Norm(place="key_value_latent", kind="rms", width=heads.key_value_rank, parameters=heads.key_value_rank))
-    if plan.norm is not None and reader.decide(plan.norm.when):
+    if plan.norm is not None and (rotates or not plan.norm.only_rotated) and reader.decide(plan.norm.when):
         places: tuple[tuple[NormPlace, int], ...] = (("query", heads.query), ("key", heads.key_value))
         for place, count in places:
             width = heads.width * (count if plan.norm.span == "all" else 1)

@@ -20,7 +20,7 @@ class Layer(NamedTuple):
 def dense_layer(reader: ConfigReader, hidden: int) -> Layer:
     """One feed-forward layer that every token passes."""
     plan = reader.architecture.feed_forward
-    width = reader.whole("intermediate_size")
+    width = reader.whole(plan.width)
     activation = reader.text("hidden_act")
     norm = Norm(place="feed_forward_inner", kind="rms", width=width, parameters=width)
     return Layer(
@@ -57,9 +57,7 @@ def expert_layer(reader: ConfigReader, hidden: int) -> Layer:
     width = reader.whole(plan.width)
     shared = _shared_width(reader, width)
     linears = [
-        Linear(
-            name=plan.router, role="router", inputs=hidden, outputs=count, bias=plan.router_bias, stacked=not plan.router_module
-        ),
+        Linear(name=plan.router, role="router", inputs=hidden, outputs=count, bias=plan.router_bias, stacked=not plan.router_module),
         Linear(name="gate_up_proj", role="gate_up", inputs=hidden, outputs=2 * width, bias=plan.bias, copies=count, stacked=True),
         Linear(name="down_proj", role="down", inputs=width, outputs=hidden, bias=plan.bias, copies=count, stacked=True),
     ]

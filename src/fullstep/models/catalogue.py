@@ -40,6 +40,16 @@ def bundled_models() -> tuple[BundledModel, ...]:
     return tuple(BundledModel(name, entry["parameters"], entry["source"]) for name, entry in sorted(_table().items()))
 
 
+def bundled_config(name: str) -> dict[str, Any]:
+    """The config table of a bundled model, as its ``config.json`` states it.
+
+    Raises:
+        KeyError: the name is not exactly that of a bundled model.
+    """
+    config: dict[str, Any] = json.loads(json.dumps(_table()[name]["config"]))
+    return config
+
+
 def find_model(name: str) -> ModelShape:
     """The shape of a model by its hub id.
 

@@ -16,7 +16,6 @@ from fullstep.models.reader import shown
 from fullstep.models.shape import ModelShape
 
 LARGEST_CONFIG_BYTES = 10**6
-_LANGUAGE_PART = "the language part of a model that takes more than text"
 
 
 def supported_model_types() -> tuple[str, ...]:
@@ -52,25 +51,19 @@ def _shape_from_text(text: str, name: str) -> ModelShape:
         config = json.loads(text)
     except (ValueError, RecursionError):
         raise InputError(Fault("model config", "numbers of thousands of digits or deep nesting", "a table of JSON values")) from None
-    covers = ""
+    stated_type = config.get("model_type")
+    model_type, part_of = stated_type, ""
     inner = config.get("text_config") or config.get("llm_config")
-    if isinstance(inner, dict) and inner:
-        covers = _LANGUAGE_PART
-        config = {**{key: config[key] for key in ("tie_word_embeddings",) if key in config}, **inner} | _text_type(config, inner)
-    elif config.get("model_type") in TEXT_PARTS:
-        covers = _LANGUAGE_PART
-    model_type = config.get("model_type")
-    if isinstance(model_type, str):
-        model_type = TEXT_PARTS.get(model_type, model_type)
+    if isinstance(inner, dict):
+        model_type, part_of = inner.get("model_type") or stated_type, str(stated_type)
+        shared = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+        config = {**shared, **inner}
+    if isinstance(model_type, str) and model_type in TEXT_PARTS:
+        model_type, part_of = TEXT_PARTS[model_type], str(stated_type)
     architecture = ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
     if architecture is None:
         raise _unknown_type(model_type)
-    return build_shape(config, architecture, name, covers)
-
-
-def _text_type(config: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any]:
-    """The language part's own model type; old files leave it to the class of the whole model."""
-    return {"model_type": inner.get("model_type") or TEXT_PARTS.get(str(config.get("model_type")))}
+    return build_shape(config, architecture, name, part_of=part_of)
 
 
 def _unknown_type(model_type: object) -> InputError:

@@ -37,7 +37,5 @@ def fetch_config(name: str) -> dict[str, Any]:
         kind = type(error).__name__
         remedy = _REMEDIES.get(kind, "Give its config.json as model.config.")
         lines = str(error).strip().splitlines() or [""]
-        raise InputError(
-            Fault("model.name", f"{name!r}: the hub did not give its config ({kind}: {lines[0][:160]})", "", remedy)
-        ) from None
+        raise InputError(Fault("model.name", f"{name!r}: the hub did not give its config ({kind}: {lines[0][:160]})", "", remedy)) from None
     return read_config(path)

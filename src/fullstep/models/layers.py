@@ -7,7 +7,7 @@ from typing import Any
 from fullstep.models.architecture import AttentionPlan, ExpertsPlan
 from fullstep.models.reader import LARGEST_LAYERS, ConfigReader
 
-_WINDOW_WORDS = ("full_attention", "sliding_attention")
+_WINDOW_WORDS = ("full_attention", "sliding_attention", "chunked_attention")
 _EXPERT_WORDS = ("dense", "sparse")
 
 
@@ -18,20 +18,20 @@ def layer_windows(reader: ConfigReader, plan: AttentionPlan, layers: int) -> lis
     ``layer_types`` goes first, as in the rest: ``qwen``: those from ``max_window_layers`` on; ``qwen_moe``: every second one
     before it; ``alternate``: every second one, from the first on; ``pattern``: all but each n-th; ``first_pattern``: all but
     the first of each four; ``unrotated``: those without rotary positions; ``only_stated``: none;
-    ``local``: by GPT-Neo's ``attention_types``.
+    ``chunked``: those with rotary positions look back within chunks; ``local``: by GPT-Neo's ``attention_types``.
     """
     if plan.windows == "none":
         return [None] * layers
     if plan.windows == "local":
         return _local_windows(reader, layers)
-    window = reader.optional_whole("sliding_window", low=0)
+    window = reader.optional_whole("attention_chunk_size" if plan.windows == "chunked" else "sliding_window", low=0)
     if not window or not reader.flag("use_sliding_window"):
         return [None] * layers
     if plan.windows == "every":
         return [window] * layers
     kinds = reader.words("layer_types", _WINDOW_WORDS, layers)
     if kinds is not None:
-        return [window if kind == "sliding_attention" else None for kind in kinds]
+        return [None if kind == "full_attention" else window for kind in kinds]
     return [window if slides else None for slides in _sliding_by_rule(reader, plan, layers)]
 
 
@@ -46,6 +46,8 @@ def _sliding_by_rule(reader: ConfigReader, plan: AttentionPlan, layers: int) -> 
         return [layer % 2 == 0 and layer < last for layer in range(layers)]
     if plan.windows == "unrotated":
         return [not rotates for rotates in _stated_rotations(reader, layers)]
+    if plan.windows == "chunked":
+        return _stated_rotations(reader, layers)
     if plan.windows == "alternate":
         return [layer % 2 == 0 for layer in range(layers)]
     if plan.windows == "first_pattern":
@@ -104,6 +106,10 @@ def layer_experts(reader: ConfigReader, plan: ExpertsPlan | None, layers: int) -
         dense = set(dense) if isinstance(dense, list) and all(type(layer) is int for layer in dense) else set()
         step = reader.whole("decoder_sparse_step", high=LARGEST_LAYERS)
         return [layer not in dense and (layer + 1) % step == 0 for layer in range(layers)]
+    if plan.sparse == "llama4":
+        stated = reader.raw("moe_layers")
+        step = reader.whole("interleave_moe_layer_step", high=LARGEST_LAYERS)
+        return [layer in stated if isinstance(stated, list) else (layer + 1) % step == 0 for layer in range(layers)]
     if plan.sparse == "ernie":
         return _between(reader, layers)
     return [True] * layers

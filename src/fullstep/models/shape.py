@@ -31,7 +31,8 @@ class Linear:
     bias: bool = False
     copies: int = 1
     stacked: bool = False
-    """the copies are one three-dimensional parameter, not ``nn.Linear`` modules: adapters and 4-bit layers do not see it"""
+    """a bare parameter, not an ``nn.Linear``: experts that are one three-dimensional parameter, routers of a class of their own;
+    adapters and 4-bit layers do not see it"""
 
     @property
     def weight_elements(self) -> int:
@@ -198,6 +199,11 @@ class ModelShape:
         if self.final_norm is not None:
             counts["norms"] += self.final_norm.parameters
         return counts
+
+    @cached_property
+    def linear_names(self) -> tuple[str, ...]:
+        """Names of the linear modules in the blocks, each once: what "all-linear" aims at (never the head, never stacked experts)."""
+        return tuple(dict.fromkeys(linear.name for block in self.blocks for linear in block.linears if not linear.stacked))
 
     @cached_property
     def active_parameters(self) -> int:

@@ -19,6 +19,7 @@ TEXT_PARTS: dict[str, str] = {
     "gemma3": "gemma3_text",
     "idefics3": "llama",
     "internvl": "qwen2",
+    "llama4": "llama4_text",
     "llava": "llama",
     "llava_next": "llama",
     "mistral3": "mistral",

@@ -99,7 +99,26 @@ EXPERTS = (
         norm_kind="layer",
         norm_shift=True,
         head_bias="lm_head_bias",
-        experts=ExpertsPlan(count="num_local_experts", width="intermediate_size", router="router"),
+        experts=ExpertsPlan(count="num_local_experts", width="intermediate_size", router="router", router_module=True),
+    ),
+    LLAMA.variant(
+        "llama4_text",
+        "Llama4TextDecoderLayer",
+        defaults={
+            "vocab_size": 202048, "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+            "num_hidden_layers": 48, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128,
+            "max_position_embeddings": 131072, "num_experts_per_tok": 1, "num_local_experts": 16, "interleave_moe_layer_step": 1,
+            "use_qk_norm": True, "no_rope_layer_interval": 4, "attention_chunk_size": 8192,
+        },
+        attention=AttentionPlan(
+            bias="attention_bias", output_bias="attention_bias", windows="chunked", unrotated="no_rope_layers",
+            norm=QueryKeyNorm(vectors=0, when="use_qk_norm", only_rotated=True),
+        ),
+        feed_forward=FeedForwardPlan(width="intermediate_size_mlp"),
+        experts=ExpertsPlan(
+            count="num_local_experts", width="intermediate_size", router="router", router_module=True, shared_width="intermediate_size",
+            sparse="llama4",
+        ),
     ),
     LLAMA.variant(
         "minimax_m2",
