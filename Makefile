@@ -23,13 +23,16 @@ help: ## what can be made
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Byte code is written ahead, so that the first start is quick also where Python is told to write none.
 $(RUN_READY): pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(TEST_READY): pyproject.toml Makefile | $(BIN)/python
 	$(BIN)/pip install --quiet $(TORCH)
 	$(BIN)/pip install --quiet --editable '.[test,lab]' $(TORCH) $(CLASSES)
+	$(BIN)/python -m compileall -q src
 	@touch $@ $(RUN_READY)
 
 plan: $(RUN_READY) ## the main job on an example: Llama-3.1-8B, full fine-tuning, eight GPUs of 80 GB
@@ -53,6 +56,7 @@ accuracy: $(RUN_READY) ## score the estimates against published measurements and
 	$(BIN)/python validation/accuracy.py
 
 bench: $(RUN_READY) ## speed and memory of fullstep itself
+	@$(BIN)/python -m compileall -q src
 	$(BIN)/python benchmarks/run.py
 
 docs: $(RUN_READY) ## rewrite the pages that are generated from the code
