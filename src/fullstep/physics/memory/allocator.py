@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fullstep.job import Job
+from fullstep.physics.memory.sharding import FSDP
 from fullstep.quantities import Bounds
 
 
@@ -34,7 +35,7 @@ class AllocatorFacts(NamedTuple):
 
     def fragmentation(self, job: Job) -> float:
         """Share of a block's working memory that is reserved besides and not used."""
-        return self.block_fragmentation["sharded" if job.layout.strategy in ("fsdp", "hsdp", "fsdp_grad_op") else "whole"]
+        return self.block_fragmentation["sharded" if job.layout.strategy in FSDP else "whole"]
 
     def trust(self, job: Job) -> Trust:
         """How far the allocated peak is trusted for this job's framework."""

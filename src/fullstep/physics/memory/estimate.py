@@ -14,6 +14,7 @@ from fullstep.physics.memory.other_peaks import host_memory, other_peaks
 from fullstep.physics.memory.sharding import (
     DEEPSPEED_BUCKET_ELEMENTS,
     DEEPSPEED_MAX_LIVE_PARAMETERS,
+    FSDP,
     Shares,
     Units,
     shares,
@@ -70,7 +71,7 @@ def _keeps_old_gradients(job: Job) -> bool:
 def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
     layout, shape, precision = job.layout, job.shape, job.precision
     strategy = layout.strategy
-    sharded = strategy in ("fsdp", "hsdp", "fsdp_grad_op")
+    sharded = strategy in FSDP
     compute, tokens = compute_bytes(job), job.batch.tokens
     cards = device_overheads(job.machine.card)
     habit = loss_habit(job)

@@ -8,6 +8,7 @@ from fullstep.job import Job
 from fullstep.physics.memory.state import Trainable, WeightBytes
 from fullstep.quantities import DTYPE_BYTES
 
+FSDP = ("fsdp", "hsdp", "fsdp_grad_op")
 FULLY_SHARDED = ("fsdp", "hsdp", "zero3")
 DEEPSPEED_BUCKET_ELEMENTS = 500_000_000
 """reduce_bucket_size of DeepSpeed's configuration, in elements"""
