@@ -1,17 +1,18 @@
-"""Bisection against the answer by hand. Figures: see conftest."""
+"""Bisection against the answer by hand. Figures: see by_hand.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from conftest import answer_of, by_hand
 
 from fullstep.errors import InputError
 from fullstep.job import Job, Worksheet
 from fullstep.ledger import Answer
 from fullstep.plan.largest import largest
 from fullstep.plan.trial import Size, Trial
+
+from .by_hand import answer_of, by_hand
 
 Sheet = Callable[..., Worksheet]
 

@@ -1,17 +1,18 @@
-"""The search: what is kept, what is varied, what is ruled out, and the one verdict over all. Figures: see conftest."""
+"""The search: what is kept, what is varied, what is ruled out, and the one verdict over all. Figures: see by_hand.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from conftest import answer_of, by_hand
 
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.job import Job, Worksheet, complete
 from fullstep.ledger import Answer
 from fullstep.plan.search import Plan, plan
 from fullstep.plan.trial import BUDGET, Size
+
+from .by_hand import answer_of, by_hand
 
 KEPT_ON_THE_GPU = ["layout.offload_parameters", "layout.offload_optimizer"]
 Sheet = Callable[..., Worksheet]

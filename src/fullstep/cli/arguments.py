@@ -23,8 +23,9 @@ class ArgumentParser(argparse.ArgumentParser):
             InputError: always
         """
         if not message.startswith("unrecognized"):
-            raise InputError(Fault(self.prog, message, ""))
+            raise InputError(Fault("command line", message, ""))
         known = [flag for action in self._actions for flag in action.option_strings]
-        near = [match for word in message.split() for match in get_close_matches(word.partition("=")[0], known, 1, 0.5)]
+        wrong = [word.partition("=")[0] for word in message.split() if word.startswith("-")]
+        near = [match for word in wrong for match in get_close_matches(word, known, 1, 0.5)]
         hint = f"Did you mean {near[0]}?" if near else f"All of them: {self.prog} --help"
-        raise InputError(Fault(self.prog, message, "", hint))
+        raise InputError(Fault("command line", message, "", hint))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -17,40 +18,46 @@ _STOPPED = 128
 
 def guarded(action: Callable[[], int]) -> int:
     """Runs it; errors of the input become their faults on standard error, unexpected ones a line to report."""
-    _heed_termination()
-    try:
-        code = action()
-        sys.stdout.flush()
-    except InputError as error:
-        from fullstep.report.faults import faults_text  # noqa: PLC0415
+    with _ends_by_signal():
+        try:
+            code = action()
+            sys.stdout.flush()
+        except InputError as error:
+            from fullstep.report.faults import faults_text  # noqa: PLC0415 (only where something is wrong)
 
-        _complain(faults_text(error))
-        return EXIT_INPUT
-    except KeyboardInterrupt:
-        return _STOPPED + signal.SIGINT
-    except BrokenPipeError:
-        _silence_output()
-        return _STOPPED + signal.SIGPIPE
-    except SystemExit as stop:  # argparse, or a signal
-        return stop.code if isinstance(stop.code, int) else EXIT_OURS
-    except Exception as error:
-        if os.environ.get("FULLSTEP_DEBUG"):
-            raise
-        _complain(_report_line(error))
-        return EXIT_OURS
-    return code
+            _complain(faults_text(error))
+            return EXIT_INPUT
+        except KeyboardInterrupt:
+            return _STOPPED + signal.SIGINT
+        except BrokenPipeError:
+            _silence_output()
+            return _STOPPED + signal.SIGPIPE
+        except SystemExit as stop:  # argparse, or a signal
+            return stop.code if isinstance(stop.code, int) else EXIT_OURS
+        except Exception as error:
+            if os.environ.get("FULLSTEP_DEBUG"):
+                raise
+            _complain(_report_line(error))
+            return EXIT_OURS
+        return code
 
 
-def _heed_termination() -> None:
+@contextmanager
+def _ends_by_signal() -> Iterator[None]:
     """SIGTERM ends the command by way of its cleanups; only the main thread may say so."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(_STOPPED + number)
 
     try:
-        signal.signal(signal.SIGTERM, stop)
+        before = signal.signal(signal.SIGTERM, stop)
     except ValueError:
+        yield
         return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _complain(text: str) -> None:

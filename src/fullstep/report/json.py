@@ -9,7 +9,7 @@ from typing import Any
 from fullstep import __version__
 from fullstep.errors import InputError
 from fullstep.evidence import Assumption
-from fullstep.ledger import HOLDINGS, Answer, HostMemory, Memory
+from fullstep.ledger import HOLDINGS, Answer, HostMemory, Instant, Memory
 from fullstep.quantities import Bounds
 
 SCHEMA = 1
@@ -95,19 +95,22 @@ def _memory(memory: Memory) -> dict[str, Any]:
         "device_peak_bytes": memory.device_peak_bytes.as_whole(),
         "needed_bytes": memory.needed_bytes.as_whole(),
         "peak_at": memory.peak_at,
-        "instants": [
-            {
-                "at": instant.at,
-                "allocated_bytes": round(sum(instant.holdings)),
-                "holdings": dict(zip(HOLDINGS, map(round, instant.holdings), strict=True)),
-                "place": instant.place,
-            }
-            for instant in memory.instants
-        ],
+        "instants": [instant_as_dict(instant) for instant in memory.instants],
         "other_peaks": {name: None if peak is None else round(peak) for name, peak in memory.other_peaks._asdict().items()},
         "usable_bytes": memory.usable_bytes,
         "verdict": memory.verdict,
         "reason": memory.reason,
+    }
+
+
+def instant_as_dict(instant: Instant) -> dict[str, Any]:
+    """One instant; the whole bytes of its holdings add up to its own."""
+    holdings = [round(size) for size in instant.holdings]
+    return {
+        "at": instant.at,
+        "allocated_bytes": sum(holdings),
+        "holdings": dict(zip(HOLDINGS, holdings, strict=True)),
+        "place": instant.place,
     }
 
 

@@ -1,0 +1,46 @@
+"""What a program may call is a promise: this list changes only on purpose."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+import fullstep.api
+from fullstep.api import compare, estimate, largest, plan, worksheet_from_mapping
+
+SHEET = worksheet_from_mapping({"model": {"name": "meta-llama/Llama-3.1-8B"}, "method": {"kind": "lora"}, "machine": {"gpu": "H100-SXM"}})
+
+
+def test_the_list() -> None:
+    assert fullstep.api.__all__ == ["compare", "estimate", "largest", "plan", "read_worksheet", "worksheet_from_mapping"]
+    assert all(callable(getattr(fullstep.api, name)) for name in fullstep.api.__all__)
+
+
+def test_no_module_hides_a_function() -> None:
+    """A module of the same name would take the function's place once it is imported."""
+    for module in ("fullstep.api.answer", "fullstep.api.search"):
+        import_module(module)
+    assert [type(getattr(fullstep.api, name)).__name__ for name in fullstep.api.__all__] == ["function"] * 6
+
+
+def test_anything_else_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="price"):
+        fullstep.api.price  # noqa: B018
+
+
+def test_the_functions_agree() -> None:
+    answer = estimate(SHEET)
+    assert compare(SHEET, SHEET) == (answer, answer)
+    assert plan(SHEET).as_written.answer == answer
+    found = largest(SHEET, "micro_batch")
+    assert found.trial is not None and found.trial.answer.memory.verdict == "fits"
+
+
+def test_a_pilot_outranks_the_estimate() -> None:
+    measured = worksheet_from_mapping({**SHEET.as_dict(), "measured": {"allocated_peak_gib": 70}})
+    estimated, piloted = estimate(SHEET).memory, estimate(measured).memory
+    assert estimated.evidence == "estimated" and piloted.evidence == "measured"
+    assert piloted.allocated_peak_bytes.low == piloted.allocated_peak_bytes.high == 70 * 2**30
+    assert piloted.needed_bytes.low >= 70 * 2**30 > estimated.needed_bytes.high
+    assert piloted.instants == estimated.instants

@@ -1,0 +1,56 @@
+"""Worksheets side by side: what differs, and by how much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fullstep.job import Job, Worksheet, complete, edit
+from fullstep.ledger import Answer
+from fullstep.quantities import GIB, Bounds
+from fullstep.report.comparison import Column, comparison_text
+from fullstep.report.paper import Paper
+
+
+def other(answer: Answer) -> Answer:
+    """Three GiB more allocated, and no second forward."""
+    memory = replace(
+        answer.memory, allocated_peak_bytes=Bounds(*(end + 3 * GIB for end in answer.memory.allocated_peak_bytes)),
+        instants=(answer.memory.instants[0], answer.memory.instants[2]), peak_at="forward", verdict="tight",
+    )  # fmt: skip
+    return replace(answer, memory=memory)
+
+
+def lines_of(job: Job, answer: Answer, worksheet: Worksheet) -> dict[str, list[str]]:
+    second = complete(edit(worksheet, {"batch.micro_batch": 2, "step.loss": "fused"}))
+    columns = [Column("first.toml", job, answer), Column("a/long/path/to/somewhere/else/second.toml", second, other(answer))]
+    text = comparison_text(columns, Paper())
+    return {line[:20].strip(): line[20:].split() for line in text.splitlines() if line.strip()}
+
+
+def test_settings_are_shown_where_they_differ(job: Job, answer: Answer, worksheet: Worksheet) -> None:
+    lines = lines_of(job, answer, worksheet)
+    assert lines["rows a GPU"] == ["1", "x", "4", "2", "x", "4"]
+    assert lines["loss"] == ["standard", "fused"]
+    assert "attention" not in lines and "model" not in lines
+
+
+def test_figures_and_their_difference(job: Job, answer: Answer, worksheet: Worksheet) -> None:
+    lines = lines_of(job, answer, worksheet)
+    assert lines["verdict"] == ["fits", "tight"]
+    assert lines["allocated"] == ["25.0", "(24.5-26.0)", "28.0", "(27.5-29.0)", "+3.0"]
+    assert lines["needed"] == ["27.0", "(26.0-60.0)", "27.0", "(26.0-60.0)"]
+    assert lines["gradients"] == ["4.0", "0.0", "-4.0"]
+
+
+def test_an_instant_that_one_of_them_has_not(job: Job, answer: Answer, worksheet: Worksheet) -> None:
+    assert lines_of(job, answer, worksheet)["second forward"] == ["25.0", "-"]
+
+
+def test_the_end_of_a_long_name_is_kept(job: Job, answer: Answer, worksheet: Worksheet) -> None:
+    columns = [Column("x" * 60 + "second.toml", job, answer), Column("first.toml", job, answer)]
+    assert "xxsecond.toml" in comparison_text(columns, Paper()).splitlines()[0]
+
+
+def test_three_fit_on_eighty_columns(job: Job, answer: Answer, worksheet: Worksheet) -> None:
+    text = comparison_text([Column(name, job, answer) for name in ("a", "b", "c")], Paper(width=100))
+    assert max(len(line) for line in text.splitlines()) <= 100
