@@ -211,4 +211,9 @@ def test_faults_of_model_card_and_settings_come_together() -> None:
     assert not isinstance(caught.value, UnsupportedError)
     text = str(caught.value)
     for key in ("model.name", "machine.gpu", "layout.strategy", "batch.global_rows"):
-        assert f"job.toml: {key}" in text
+        assert f"job.toml: {key}: " in text
+
+
+def test_a_fault_inside_a_config_names_its_key() -> None:
+    with pytest.raises(InputError, match=r"^job\.toml: model\.config: hidden_size: "):
+        complete(worksheet_from_mapping({"model": {"config": {**LLAMA, "hidden_size": -4}}}, "job.toml"))

@@ -53,6 +53,11 @@ def test_an_edit_is_checked(worksheet: Worksheet, change: dict[str, object], say
     assert says in str(caught.value)
 
 
+def test_an_edit_may_name_card_and_count_in_one(worksheet: Worksheet) -> None:
+    changed = edit(worksheet, {"machine.gpu": "8xH100-SXM"})
+    assert dict(changed["machine"]) == {"gpu": "H100-SXM", "gpus": 8}
+
+
 def test_as_dict_is_plain_json_and_reads_back(worksheet: Worksheet) -> None:
     plain = worksheet.as_dict()
     assert json.loads(json.dumps(plain)) == plain == {

@@ -2,6 +2,7 @@
 
 from fullstep.job.cautions import CAUTIONS, CautionKind
 from fullstep.job.complete import complete
+from fullstep.job.editing import edit
 from fullstep.job.flags import Flag, apply_overrides, flag_overrides, set_overrides, worksheet_flags
 from fullstep.job.job import (
     Batch,
@@ -20,7 +21,7 @@ from fullstep.job.job import (
 from fullstep.job.reading import read_mapping, read_worksheet, worksheet_from_json
 from fullstep.job.toml_text import blank_worksheet, worksheet_to_toml
 from fullstep.job.validation import worksheet_from_mapping
-from fullstep.job.worksheet import Worksheet, edit
+from fullstep.job.worksheet import Worksheet
 
 __all__ = [
     "CAUTIONS", "Batch", "CautionKind", "Checkpoint", "Data", "Evaluation", "Flag", "Goal", "Job", "Layout", "Machine", "Method",

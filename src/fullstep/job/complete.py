@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.job.conflicts import find_conflicts
 from fullstep.job.defaults.filler import Filler
@@ -81,6 +84,9 @@ def _shape(filler: Filler) -> ModelShape | None:
     return None
 
 
-def _at(filler: Filler, model: object, fault: Fault) -> Fault:
-    key = "model.config" if isinstance(model, dict) and "config" in model else "model.name"
-    return Fault(f"{filler.worksheet.where(key)}: {fault.where}", fault.found, fault.allowed, fault.remedy)
+def _at(filler: Filler, model: Mapping[str, Any], fault: Fault) -> Fault:
+    """The fault of a model at its place in the worksheet."""
+    key = "model.config" if "config" in model else "model.name"
+    inside = fault.where.removeprefix("model config: ").removeprefix("model.name")
+    where = filler.worksheet.where(key)
+    return Fault(f"{where}: {inside}" if inside else where, fault.found, fault.allowed, fault.remedy)

@@ -6,10 +6,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from fullstep.errors import Fault, InputError
-from fullstep.job.refusal import Refused
-from fullstep.job.values import CHECKS, dotted_key
-
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -48,6 +44,10 @@ class Worksheet(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Worksheet({self._values!r}, origin={self.origin!r})"
 
+    def sections(self) -> dict[str, Any]:
+        """All that is stated, by section: a new table of the same read-only sections."""
+        return dict(self._values)
+
     def section(self, name: str) -> Mapping[str, Any]:
         """The stated keys of one section; empty when nothing of it is stated."""
         values: Mapping[str, Any] = self._values.get(name, _EMPTY)
@@ -57,6 +57,11 @@ class Worksheet(Mapping[str, Any]):
         """The stated value of a key like ``layout.strategy``; None when it is left out."""
         section, _, name = dotted.rpartition(".")
         return self._values.get(section, _EMPTY).get(name) if section else self._values.get(name)
+
+    @property
+    def lines(self) -> Lines:
+        """Finds the line of a key in the text that this was read from."""
+        return self._lines
 
     def where(self, dotted: str) -> str:
         """File, line and key as far as known, for a fault."""
@@ -81,33 +86,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
     return value
-
-
-def edit(worksheet: Worksheet, changes: Mapping[str, Any]) -> Worksheet:
-    """A copy with some keys changed, for example ``{"layout.strategy": "ddp"}``; None takes a key out. The original stays as it is."""
-    values = dict(worksheet._values)
-    copied: set[str] = set()
-    for dotted, value in changes.items():
-        section, _, name = dotted.rpartition(".")
-        check = CHECKS.get(section, _EMPTY).get(name)
-        if check is None or not section:
-            return _edit_refused(worksheet, dotted)
-        if section not in copied:
-            values[section] = dict(values.get(section, _EMPTY))
-            copied.add(section)
-        if value is None:
-            values[section].pop(name, None)
-            continue
-        try:
-            values[section][name] = check(value)
-        except Refused as refused:
-            raise InputError(Fault(place(worksheet.origin, None, dotted), refused.found, refused.allowed, refused.remedy)) from None
-    return Worksheet(values, worksheet.origin, worksheet._lines)
-
-
-def _edit_refused(worksheet: Worksheet, dotted: str) -> Worksheet:
-    try:
-        full = dotted_key(dotted)
-    except Refused as refused:
-        raise InputError(Fault(place(worksheet.origin, None, str(dotted)[:80]), refused.found, refused.allowed, refused.remedy)) from None
-    raise InputError(Fault(place(worksheet.origin, None, dotted), "a key by a part of its name", full, "Write it in full."))
