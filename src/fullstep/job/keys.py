@@ -23,6 +23,8 @@ class Key(NamedTuple):
     """what is used when the key is left out, in words"""
     explanation: str
     choices: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
+    """words that are understood, but refused by name because the formulas do not cover them"""
     low: float = 0
     high: float = 10**15
     low_open: bool = False
@@ -112,7 +114,7 @@ KEYS: tuple[Key, ...] = (
         example='"path/to/config.json"'),
     # method
     Key("method", "kind", "choice", "full", "full fine-tuning, or the kind of adapter by peft's name in lower case",
-        choices=COVERED_METHODS + TRACED_METHODS, flag="method"),
+        choices=COVERED_METHODS, uncovered=TRACED_METHODS, flag="method"),
     _whole("method", "rank", (1, 65536), "16", "rank of the adapter (prefix_tuning: virtual tokens; bottleneck: width)"),
     Key("method", "targets", "names", "peft's default for the model type, else all-linear",
         'modules that carry an adapter: "all-linear" (every linear but the head) or a list of module names',
@@ -124,7 +126,7 @@ KEYS: tuple[Key, ...] = (
     _flag("method", "double_quantization", "false", "the scales of a 4-bit base are quantized as well"),
     _flag("method", "upcast_unquantized", "true for qlora with transformers (not for gptq)",
           "what stays unquantized is kept in float32, as prepare_model_for_kbit_training does"),
-    _choice("method", "objective", COVERED_OBJECTIVES + REFUSED_OBJECTIVES, "sft", "what the loss compares"),
+    Key("method", "objective", "choice", "sft", "what the loss compares", choices=COVERED_OBJECTIVES, uncovered=REFUSED_OBJECTIVES),
     # precision
     _choice("precision", "weights", TRAINED_DTYPES, "bfloat16", "dtype of the weights that are trained (full) or of the frozen base"),
     _choice("precision", "compute", (*TRAINED_DTYPES, "fp8"), "bfloat16",

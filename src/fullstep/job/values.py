@@ -34,12 +34,12 @@ def _wrong(key: Key, value: object, remedy: str = "") -> Refused:
         elif value.lower() in ("true", "false"):
             remedy = f"Write {value.lower()} without quotes."
         else:
-            remedy = did_you_mean(value, key.choices)
+            remedy = did_you_mean(value, key.choices + key.uncovered)
     return Refused(describe(value), allowed_text(key), remedy)
 
 
 def _choice(key: Key) -> Check:
-    table: dict[str, str] = {choice: choice for choice in key.choices}
+    table: dict[str, str] = {choice: choice for choice in key.choices + key.uncovered}
     table.update({short: name for short, name in SHORT_NAMES.items() if name in table and short not in table})
 
     def check(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fullstep.job.defaults.filler import Filler
 from fullstep.job.job import Method
-from fullstep.job.keys import REFUSED_OBJECTIVES, TRACED_METHODS
+from fullstep.job.keys import COVERED_METHODS, COVERED_OBJECTIVES, REFUSED_OBJECTIVES, TRACED_METHODS
 from fullstep.models import ModelShape
 
 LORA_FAMILY = frozenset(("lora", "qlora", "dora"))
@@ -31,11 +31,11 @@ def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | Non
     kind = take(values, "kind", "method.kind", "full", "full fine-tuning unless an adapter is named")
     objective = take(values, "objective", "method.objective", "sft", "supervised fine-tuning unless another loss is named")
     if kind in TRACED_METHODS:
-        allowed = "full, lora, qlora, dora, ia3, prefix_tuning, bottleneck"
+        allowed = ", ".join(COVERED_METHODS)
         remedy = "Measure it without a GPU: `fullstep trace`."
         filler.not_covered("method.kind", f'"{kind}", which the formulas do not cover', allowed, remedy)
     if objective in REFUSED_OBJECTIVES:
-        allowed = "sft, dpo, orpo, kto, reward"
+        allowed = ", ".join(COVERED_OBJECTIVES)
         filler.not_covered("method.objective", f'"{objective}", which is not covered yet', allowed, "Size its policy update as sft.")
     filler.full = kind == "full"
     if filler.full:
