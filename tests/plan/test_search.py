@@ -231,3 +231,20 @@ def test_without_a_card_every_card_is_asked(sheet: Sheet) -> None:
     assert smallest["RTX4090"] == 2
     assert found.options[0].job.machine.gpus == 1
     assert any(missing.key == "machine.gpu" for missing in found.missing)
+
+
+def test_the_remedy_is_the_fewest_keys_that_matter(sheet: Sheet, size: Size) -> None:
+    """A replica (80 of state) is out however much is recomputed; what would help is another layout alone."""
+    ddp = next(out for out in plan(sheet(batch={"accumulation": 4}), size).rejected if out.what == "DDP")
+    assert ddp.remedy is not None and set(ddp.remedy) == {"layout.strategy"}
+
+
+def test_a_level_that_is_out_is_helped_by_the_next_one(sheet: Sheet) -> None:
+    """72 of state: 82 with the activations is out of 79, 77 with half of them is tight, 73 with a tenth fits within 75."""
+    found = plan(sheet(machine={"gpus": 1}), by_hand(state_gib=72))
+    out = next(out for out in found.rejected if out.what == "one GPU, no recomputation")
+    assert out.remedy == {"step.activation_checkpointing": "full"}
+    assert [str(trial.job.step.activation_checkpointing) for trial in found.options if trial.job.layout.strategy == "single"] == [
+        "full",
+        "selective",
+    ]

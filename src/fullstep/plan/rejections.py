@@ -10,6 +10,7 @@ from fullstep.ledger import Memory
 from fullstep.plan.candidates import RuledOut
 from fullstep.plan.layouts import layout_name
 from fullstep.plan.remedies import Remedy
+from fullstep.plan.savers import level_of
 from fullstep.plan.trial import Refusal, Trial
 
 Limit = Literal["memory", "host_memory", "time", "budget", "network", "divisibility", "support", "availability"]
@@ -43,17 +44,18 @@ def rejected(as_written: Trial, ruled_out: Sequence[RuledOut], options: Sequence
     """
     records: list[Rejection] = []
     if as_written.verdict == "does_not_fit":
-        remedy = helps[0] if helps else None
+        first = helps[0] if helps else None
         name = f"as written: {layout_name(as_written.job.layout)}"
-        records.append(_of_trial(name, as_written, 1, remedy.changes if remedy else None, remedy.changes_training if remedy else False))
+        records.append(_of_trial(name, as_written, 1, first.changes if first else None, first is not None and first.changes_training))
     for group in ruled_out:
         if isinstance(group.closest, Refusal):
             records.append(_of_refusal(group, group.closest))
             continue
-        better = next((trial for trial in options if trial.fits), None)
-        changes = _difference(group.closest, better) if better is not None else (helps[0].changes if helps else None)
-        alters = better is None and bool(helps) and helps[0].changes_training
-        records.append(_of_trial(group.what, group.closest, group.candidates, changes, alters))
+        remedy: Mapping[str, object] | None = _smallest_change(group.closest, options)
+        alters = remedy is None and bool(helps) and helps[0].changes_training
+        if remedy is None and helps:
+            remedy = helps[0].changes
+        records.append(_of_trial(group.what, group.closest, group.candidates, remedy, alters))
     return records
 
 
@@ -83,8 +85,33 @@ def _of_refusal(group: RuledOut, refusal: Refusal) -> Rejection:
     return Rejection(group.what, limit, None, None, "", None, False, group.candidates, f"{fault.found}. {fault.remedy}".strip())
 
 
+def _smallest_change(out: Trial, options: Sequence[Trial]) -> dict[str, object] | None:
+    """The fewest settings that turn a candidate into one that fits; of equal ones the better option's.
+
+    A candidate that was ruled out has every free saver and the fewest rows: an option with more rows fits with as few, too,
+    and an option with less recomputation or without offload fits with them.
+    """
+    changes = [_difference(out, option) for option in options if option.fits]
+    return min(changes, key=len, default=None)
+
+
 def _difference(out: Trial, better: Trial) -> dict[str, object]:
-    """What turns one candidate into another, as worksheet keys."""
-    keys = [*better.changes, *(key for key in out.changes if key not in better.changes)]
-    mine, theirs = out.changes, better.changes
-    return {key: theirs.get(key) for key in keys if mine.get(key) != theirs.get(key)}
+    mine, theirs = _settings(out), _settings(better)
+    changes = {key: theirs[key] for key in theirs if theirs[key] not in (mine[key], False)}
+    if level_of(out.job)[1] >= level_of(better.job)[1]:
+        changes.pop("step.activation_checkpointing", None)
+    return changes
+
+
+def _settings(trial: Trial) -> dict[str, object]:
+    layout, step, machine = trial.job.layout, trial.job.step, trial.job.machine
+    return {
+        "machine.gpu": None if machine.card is None else machine.card.key,
+        "machine.gpus": machine.gpus,
+        "machine.nodes": machine.nodes,
+        "layout.strategy": layout.strategy,
+        "layout.offload_optimizer": layout.offload_optimizer,
+        "layout.offload_parameters": layout.offload_parameters,
+        "step.activation_checkpointing": step.activation_checkpointing,
+        "step.activation_offload": step.activation_offload,
+    }
