@@ -2,7 +2,7 @@
 
 from fullstep.models.catalogue import BundledModel, bundled_config, bundled_models, find_model
 from fullstep.models.config import read_config, shape_from_config, supported_model_types
-from fullstep.models.shape import Attention, Block, FeedForward, Linear, ModelShape, Norm, NormPlace, Role
+from fullstep.models.shape import Attention, Block, FeedForward, Linear, ModelShape, Norm, NormKind, NormPlace, Role
 
 __all__ = [
     "Attention",
@@ -12,6 +12,7 @@ __all__ = [
     "Linear",
     "ModelShape",
     "Norm",
+    "NormKind",
     "NormPlace",
     "Role",
     "bundled_config",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fullstep.models.shape import NormPlace
+from fullstep.models.shape import NormKind, NormPlace
 
 if TYPE_CHECKING:
     from fullstep.models.reader import ConfigReader
@@ -42,7 +42,8 @@ class QueryKeyNorm:
 
     span: Literal["head", "every_head", "all"] = "head"
     """head: one scale of head_dim for all heads; every_head: a scale of its own for each; all: over all heads together"""
-    kind: Literal["rms", "layer"] = "rms"
+    kind: NormKind | None = None
+    """None: as the block's own norms"""
     vectors: int = 1
     """2: scale and shift, 1: scale, 0: no weights"""
     when: Flag = True
@@ -67,6 +68,8 @@ class AttentionPlan:
     """a norm between attention and its output projection"""
     sinks: bool = False
     """one learned number per head in the softmax"""
+    eager_softmax_float32: bool = True
+    """False: the eager code takes the softmax in the dtype of the scores"""
     latent: bool = False
     """multi-head latent attention (DeepSeek): keys and values through a low rank"""
     rotary: float | str = 1.0
@@ -138,7 +141,7 @@ class Architecture:
     feed_forward: FeedForwardPlan = field(default_factory=FeedForwardPlan)
     experts: ExpertsPlan | None = None
     norms: tuple[tuple[NormPlace, Flag], ...] = PRE_NORM
-    norm_kind: Literal["rms", "layer"] = "rms"
+    norm_kind: NormKind = "rms"
     norm_scale: Flag = True
     norm_shift: Flag = False
     final_norm: Flag = True

@@ -101,6 +101,7 @@ def _block(reader: ConfigReader, hidden: int, heads: Heads, kind: _Kind, *, mixe
         alibi=alibi,
         logit_softcap=bool(reader.raw("attn_logit_softcapping")),
         sinks=plan.sinks,
+        eager_softmax_float32=plan.eager_softmax_float32,
     )
     return Block(
         label=_label(kind, plan, mixed=mixed),

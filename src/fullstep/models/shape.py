@@ -49,13 +49,17 @@ NormPlace = Literal[
 ]  # fmt: skip
 
 
+NormKind = Literal["rms", "rms_float32", "layer"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norm:
     """A normalisation inside a block, over ``width`` elements (for ``query``/``key``: one head, or all heads together)."""
 
     place: NormPlace
-    kind: Literal["rms", "layer"]
-    """rms: computed step by step in float32 as transformers writes it; layer: torch's own fused layer norm kernel"""
+    kind: NormKind
+    """rms: step by step in float32 as transformers writes it, scaled in the input's dtype; rms_float32: scaled in float32 too
+    (gemma, olmo2, gpt_oss, cohere); layer: torch's own fused layer norm kernel"""
     width: int
     parameters: int
     """width for a scale, 2 * width with a shift, 0 for one without weights"""
@@ -78,6 +82,8 @@ class Attention:
     alibi: bool = False
     logit_softcap: bool = False
     sinks: bool = False
+    eager_softmax_float32: bool = True
+    """whether the eager code takes the softmax in float32 (most) or in the dtype of the scores"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

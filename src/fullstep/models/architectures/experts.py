@@ -56,7 +56,10 @@ EXPERTS = (
             "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 131072, "sliding_window": 128, "attention_bias": True,
             "num_local_experts": 128, "num_experts_per_tok": 4,
         },
-        attention=AttentionPlan(bias="attention_bias", output_bias="attention_bias", sinks=True, windows="alternate"),
+        attention=AttentionPlan(
+            bias="attention_bias", output_bias="attention_bias", sinks=True, windows="alternate", eager_softmax_float32=False
+        ),
+        norm_kind="rms_float32",
         experts=ExpertsPlan(count="num_local_experts", width="intermediate_size", router="router", router_bias=True, bias=True),
     ),
     LLAMA.variant(

@@ -17,6 +17,7 @@ GEMMA = LLAMA.variant(
         "tie_word_embeddings": True,
     },
     feed_forward=FeedForwardPlan(),
+    norm_kind="rms_float32",
 )  # fmt: skip
 GEMMA2 = GEMMA.variant(
     "gemma2",
@@ -42,6 +43,7 @@ COHERE = LLAMA.variant(
     ),
     feed_forward=FeedForwardPlan(),
     norms=ONE_NORM,
+    norm_kind="rms_float32",
     parallel_residual=True,
 )  # fmt: skip
 

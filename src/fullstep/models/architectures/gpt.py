@@ -31,7 +31,9 @@ GPT2 = Architecture(
     },
     keys=_GPT2_KEYS,
     derive=four_times,
-    attention=AttentionPlan(fused="c_attn", output="c_proj", bias=True, output_bias=True, rotary=0.0),
+    attention=AttentionPlan(
+        fused="c_attn", output="c_proj", bias=True, output_bias=True, rotary=0.0, eager_softmax_float32=False
+    ),
     feed_forward=FeedForwardPlan(gated=False, up="c_fc", down="c_proj", bias=True),
     norm_kind="layer",
     norm_shift=True,

@@ -55,6 +55,7 @@ OLMO2 = LLAMA.variant(
     attention=AttentionPlan(bias="attention_bias", output_bias="attention_bias", norm=QueryKeyNorm(span="all")),
     feed_forward=FeedForwardPlan(),
     norms=POST_NORM,
+    norm_kind="rms_float32",
 )
 _GLM_DEFAULTS = {
     "vocab_size": 151552, "intermediate_size": 13696, "num_hidden_layers": 40, "num_key_value_heads": 2, "head_dim": 128,

@@ -74,6 +74,7 @@ LLAMA_VARIANTS = (
             "num_key_value_heads": 20, "head_dim": 128, "max_position_embeddings": 4096,
         },
         attention=AttentionPlan(bias="attention_bias"),
+        norm_kind="rms_float32",
     ),
     LLAMA.variant(
         "apertus",

@@ -22,19 +22,23 @@ def attention(tape: Tape, kernels: Kernels, source: int, block: Block, linears: 
         query, key, value = _standard_heads(tape, kernels, source, block, linears, norms)
     compute, tokens = kernels.compute, kernels.tokens
     out_width = shape.heads * shape.value_head_dim
+    query, key, value = (_in_compute_dtype(tape, kernels, *pair) for pair in ((query, query_width), (key, key_width), (value, value_width)))
+    if kernels.extra_keys:
+        tokens_of_keys = tokens + kernels.rows * kernels.extra_keys
+        key, value = (tape.op((tensor,), tape.size(tensor) * tokens_of_keys / tokens) for tensor in (key, value))
     grouped = key_width < query_width
-    if grouped and (kernels.repeats_keys or kernels.attention == "eager"):
-        key = tape.op((key,), tokens * query_width * compute)
-        value = tape.op((value,), tokens * out_width * compute)
+    if grouped and kernels.repeats_keys and not (kernels.attention == "eager" and shape.key_value_heads == 1):
+        key = tape.op((key,), tape.size(key) * query_width / key_width)
+        value = tape.op((value,), tape.size(value) * out_width / value_width)
         key_width, value_width, grouped = query_width, out_width, False
     if kernels.attention == "eager":
-        mixed = _eager(tape, kernels, query, key, value, shape.heads, out_width, softcap=shape.logit_softcap)
+        mixed = _eager(tape, kernels, query, key, value, block, out_width)
     else:
         # flash backward makes float32 sums for the query gradient, and whole heads of key and value gradients where they are shared
         expanded = 2 * query_width * compute if grouped else 0
         mixed = tape.op(
             (query, key, value), tokens * out_width * compute, saves=(query, key, value), saves_output=True,
-            extra_saved=FLOAT32 * tokens * shape.heads,
+            extra_saved=FLOAT32 * tokens * shape.heads + _mask_bytes(kernels),
             backward_work=tokens * (query_width * FLOAT32 + expanded),
         )  # fmt: skip
     inner = norms.get("attention_inner")
@@ -43,12 +47,24 @@ def attention(tape: Tape, kernels: Kernels, source: int, block: Block, linears: 
     return linear(tape, kernels, mixed, linears["attention_output"])
 
 
+def _in_compute_dtype(tape: Tape, kernels: Kernels, tensor: int, width: int) -> int:
+    """Autocast brings queries, keys and values to the compute dtype."""
+    size = kernels.tokens * width * kernels.compute
+    return tape.op((tensor,), size) if kernels.autocast and tape.size(tensor) > size and tape.size(tensor) == 2 * size else tensor
+
+
+def _mask_bytes(kernels: Kernels) -> float:
+    """rows x length x (length + virtual tokens) in the compute dtype."""
+    if not kernels.masked:
+        return 0.0
+    return float(kernels.rows * kernels.sequence_tokens * (kernels.sequence_tokens + kernels.extra_keys) * kernels.compute)
+
+
 def _standard_heads(
     tape: Tape, kernels: Kernels, source: int, block: Block, linears: dict[str, Linear], norms: dict[str, Norm]
 ) -> tuple[int, int, int]:
     shape, tokens, compute = block.attention, kernels.tokens, kernels.compute
     query_width, key_width = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
-    value_width = shape.key_value_heads * shape.value_head_dim
     fused = linears.get("query_key_value")
     if fused is not None:
         together = linear(tape, kernels, source, fused)
@@ -65,14 +81,13 @@ def _standard_heads(
         query = norm(tape, kernels, query, norms["query"], query_width)
         key = norm(tape, kernels, key, norms["key"], key_width)
     if shape.rotary_fraction > 0 and not kernels.fused:
-        query = _rotate(tape, query, tokens * query_width * compute)
-        key = _rotate(tape, key, tokens * key_width * compute)
-    del value_width
+        query, key = _rotate(tape, query), _rotate(tape, key)
     return query, key, value
 
 
-def _rotate(tape: Tape, source: int, size: float) -> int:
+def _rotate(tape: Tape, source: int) -> int:
     """x * cos + rotate_half(x) * sin: keeps nothing of x (cos and sin have no gradient), needs three of it for a moment."""
+    size = tape.size(source)
     return tape.op((source,), size, forward_work=2 * size, backward_work=2 * size, cheap=True)
 
 
@@ -98,16 +113,22 @@ def _latent_heads(
     return query, key, expanded
 
 
-def _eager(tape: Tape, kernels: Kernels, query: int, key: int, value: int, heads: int, out_width: int, *, softcap: bool) -> int:
+def _eager(tape: Tape, kernels: Kernels, query: int, key: int, value: int, block: Block, out_width: int) -> int:
     """Scores, scale, mask, softmax in float32 (kept), back to the compute dtype (kept), times values."""
-    cells = float(kernels.rows * heads * kernels.sequence_tokens**2)
+    shape = block.attention
+    cells = float(kernels.rows * shape.heads * kernels.sequence_tokens**2)
     compute = kernels.compute
     scores = tape.op((query, key), cells * compute, saves=(query, key))
     scores = tape.op((scores,), cells * compute)
-    if softcap:
+    if shape.logit_softcap:
         scores = tape.op((scores,), cells * compute, saves_output=True)
     scores = tape.op((scores,), cells * compute)
-    shares = tape.op((scores,), cells * FLOAT32, saves_output=True, forward_work=cells * FLOAT32 if compute < FLOAT32 else 0)
-    if compute < FLOAT32:
+    widens = compute < FLOAT32 and (shape.eager_softmax_float32 or kernels.autocast)
+    if widens:
+        scores = tape.op((scores,), cells * FLOAT32)
+    shares = tape.op((scores,), tape.size(scores), saves_output=True)
+    if widens:
         shares = tape.op((shares,), cells * compute)
+    if block.dropouts:
+        shares = tape.op((shares,), cells * compute, extra_saved=cells)
     return tape.op((shares, value), kernels.tokens * out_width * compute, saves=(shares, value))

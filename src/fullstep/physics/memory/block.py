@@ -22,18 +22,23 @@ def block_profile(block: Block, kernels: Kernels, hidden: int) -> Profile:
     mixed = attention(tape, kernels, entered, block, linears, norms)  # type: ignore[arg-type]
     if "attention_output" in norms:
         mixed = norm(tape, kernels, mixed, norms["attention_output"], hidden)
-    if block.parallel_residual:
-        second = norm(tape, kernels, stream, norms["feed_forward_input"]) if "feed_forward_input" in norms else entered
-        fed = feed_forward(tape, kernels, second, block, linears)  # type: ignore[arg-type]
-        add(tape, add(tape, stream, mixed), fed)
-        return tape.play()
-    stream = add(tape, stream, mixed)
-    entered = norm(tape, kernels, stream, norms["feed_forward_input"]) if "feed_forward_input" in norms else stream
+    mixed = dropout(tape, kernels, mixed, hidden) if block.dropouts else mixed
+    if not block.parallel_residual:
+        stream = add(tape, stream, mixed)
+        entered = norm(tape, kernels, stream, norms["feed_forward_input"]) if "feed_forward_input" in norms else stream
+    elif "feed_forward_input" in norms:
+        entered = norm(tape, kernels, stream, norms["feed_forward_input"])
     fed = feed_forward(tape, kernels, entered, block, linears)  # type: ignore[arg-type]
     if "feed_forward_output" in norms:
         fed = norm(tape, kernels, fed, norms["feed_forward_output"], hidden)
-    add(tape, stream, fed)
+    fed = dropout(tape, kernels, fed, hidden) if block.dropouts else fed
+    add(tape, add(tape, stream, mixed) if block.parallel_residual else stream, fed)
     return tape.play()
+
+
+def dropout(tape: Tape, kernels: Kernels, source: int, width: int) -> int:
+    """Keeps a mask of one byte per element."""
+    return tape.op((source,), tape.size(source), extra_saved=kernels.tokens * width)
 
 
 def feed_forward(tape: Tape, kernels: Kernels, source: int, block: Block, linears: dict[str, Linear]) -> int:
@@ -57,10 +62,10 @@ def _dense(tape: Tape, kernels: Kernels, source: int, name: str, linears: dict[s
         inner = tape.op((both,), tape.size(both) / 2, saves=(both,), cheap=True)
         inner = tape.op((both, inner), tape.size(both) / 2, saves=(both, inner), cheap=True)
     elif prefix + "gate" in linears:
-        gate = activation(tape, linear(tape, kernels, source, linears[prefix + "gate"]), name)
+        gate = activation(tape, kernels, linear(tape, kernels, source, linears[prefix + "gate"]), name)
         inner = product(tape, gate, linear(tape, kernels, source, linears[prefix + "up"]))
     else:
-        inner = activation(tape, linear(tape, kernels, source, linears[prefix + "up"]), name)
+        inner = activation(tape, kernels, linear(tape, kernels, source, linears[prefix + "up"]), name)
     return linear(tape, kernels, inner, linears[prefix + "down"])
 
 
@@ -104,9 +109,9 @@ def _expert_rows(
         inner = tape.op((both,), tape.size(both) / 2, saves=(both,), cheap=True)
         inner = tape.op((both, inner), tape.size(both) / 2, saves=(both, inner), cheap=True)
     elif "gate" in linears:
-        gate = activation(tape, linear(tape, kernels, picked, linears["gate"], rows), name)
+        gate = activation(tape, kernels, linear(tape, kernels, picked, linears["gate"], rows), name)
         inner = product(tape, gate, linear(tape, kernels, picked, linears["up"], rows))
     else:
-        inner = activation(tape, linear(tape, kernels, picked, linears["up"], rows), name)
+        inner = activation(tape, kernels, linear(tape, kernels, picked, linears["up"], rows), name)
     out = linear(tape, kernels, inner, down, rows)
     return tape.op((out, shares), size, saves=(out,))

@@ -38,6 +38,12 @@ def residual_bytes(job: Job) -> int:
     return compute_bytes(job)
 
 
+def is_masked(job: Job, block: Block) -> bool:
+    """A mask reaches the kernel: padded rows, a window shorter than the row, or virtual tokens before the keys."""
+    window = block.attention.window
+    return not job.batch.packed or job.method.kind == "prefix_tuning" or (window is not None and job.batch.sequence_tokens > window)
+
+
 def attention_kernel(job: Job, block: Block, compute: int) -> AttentionKernel:
     """The kernel that CUDA takes: flash for 16-bit heads up to 256 without a mask; a mask or float32 makes it the efficient one.
 
@@ -50,8 +56,7 @@ def attention_kernel(job: Job, block: Block, compute: int) -> AttentionKernel:
         return "flash"
     if shape.alibi or shape.sinks:
         return "eager"
-    masked = not job.batch.packed or (shape.window is not None and job.batch.sequence_tokens > shape.window)
-    if compute == 4 or masked or shape.head_dim > FLASH_HEAD_DIM or shape.value_head_dim != shape.head_dim:
+    if compute == 4 or is_masked(job, block) or shape.head_dim > FLASH_HEAD_DIM or shape.value_head_dim != shape.head_dim:
         return "efficient"
     return "flash"
 
@@ -68,6 +73,7 @@ def block_kernels(job: Job, block: Block, *, gradients_exist: bool) -> Kernels:
         compute=compute,
         residual=residual_bytes(job),
         autocast=precision.autocast,
+        stored=DTYPE_BYTES[precision.weights],
         trains_weights=method.kind == "full",
         new_gradient=new,
         gradient_work=work,
@@ -75,6 +81,8 @@ def block_kernels(job: Job, block: Block, *, gradients_exist: bool) -> Kernels:
         quantized=method.quantization != "none",
         quantized_keeps_input=step.framework == "litgpt",
         attention=kernel,
+        masked=kernel == "efficient" and is_masked(job, block),
+        extra_keys=method.rank if method.kind == "prefix_tuning" else 0,
         repeats_keys=repeats_keys(job, kernel),
         fused=step.framework in _FUSED_KERNELS,
         compile=step.compile,

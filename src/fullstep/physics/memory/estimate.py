@@ -78,6 +78,7 @@ def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
     first = block_kernels(job, shape.blocks[0], gradients_exist=False)
     head = head_profile(shape, first, habit)
     copies = precision.autocast and DTYPE_BYTES[precision.weights] > compute and not sharded and job.method.quantization == "none"
+    upcast = job.method.upcast_unquantized and precision.autocast
     split = strategy == "layer_split"
     layers = shape.layers[-(-(-len(shape.layers) // job.machine.gpus)) :] if split else shape.layers
     keep_gathered = sharded and (layout.reshard_after_forward is False or strategy == "fsdp_grad_op")
@@ -87,7 +88,7 @@ def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
     elif strategy == "zero3":
         limit = layout.max_live_parameters or DEEPSPEED_MAX_LIVE_PARAMETERS
         live = min(limit * compute, gathered.root + sum(gathered.blocks[index] for index in layers))
-    new_gradients = 0.0 if job.optimizer.in_backward else held.gradients
+    new_gradients = 0.0 if job.optimizer.in_backward else _gradients_until_the_step(job, held, trains)
     per_trained = new_gradients / trains.total if trains.total else 0.0
     blocks = []
     for index, block in enumerate(shape.blocks):
@@ -106,6 +107,7 @@ def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
         )
     trains_embedding = job.method.kind == "full" or shape.embedding_name in job.method.train_modules
     head_trained = (shape.head_parameters or shape.embedding_parameters) if habit.trains_head else 0
+    gradient_width = compute if sharded else DTYPE_BYTES[precision.gradients]
     return Scene(
         shape=shape if not split else _part(shape, layers),
         checkpointing=job.step.activation_checkpointing,
@@ -116,13 +118,15 @@ def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
         buffers=_buffers(job, held, trains, cards.cublas_workspace_bytes),
         blocks=tuple(blocks),
         head=head,
-        head_copies=float((shape.head_parameters or shape.embedding_parameters) * compute) if copies else 0.0,
+        head_copies=float((shape.head_parameters or shape.embedding_parameters) * compute) if copies or upcast else 0.0,
         caches_copies=job.method.kind == "full",
         root_gathered=gathered.root if sharded else 0.0,
         gathered_whole=live,
         prefetches=sharded,
         head_gradients_left=head_trained * (compute if sharded else per_trained),
-        embedding_gradient=float(shape.embedding_parameters * compute) if trains_embedding and (shape.tied or sharded) else 0.0,
+        head_gradient=float(head_trained * gradient_width),
+        embedding_gradient=float(shape.embedding_parameters * gradient_width) if trains_embedding and (shape.tied or sharded) else 0.0,
+        root_reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
         keeps_outputs=job.step.keeps_outputs,
         reentrant=is_reentrant(job),
         retains_inputs=_retains_inputs(job),
@@ -130,6 +134,13 @@ def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
         step_temporaries=_step_temporaries(job, held, trains),
         extra_step_gradients=_float32_gradients(job, held, trains),
     )
+
+
+def _gradients_until_the_step(job: Job, held: Shares, trains: Trainable) -> float:
+    """Gradients as they pile up over the micro-batches: shards, or whole in the reduce dtype where only the last one is reduced (no_sync)."""
+    if job.layout.strategy in FSDP and job.batch.accumulation > 1 and not job.layout.sync_every_micro_batch:
+        return float(trains.total * DTYPE_BYTES[job.precision.reduce])
+    return held.gradients
 
 
 def _part(shape, layers):  # type: ignore[no-untyped-def]

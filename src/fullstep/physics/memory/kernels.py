@@ -32,6 +32,8 @@ class Kernels(NamedTuple):
     residual: int
     """the stream between blocks"""
     autocast: bool
+    stored: int
+    """weights"""
     trains_weights: bool
     """linears and norms of the block train themselves (full fine-tuning)"""
     new_gradient: int
@@ -44,6 +46,10 @@ class Kernels(NamedTuple):
     quantized_keeps_input: bool
     """the quantized product keeps its input although its weights are frozen"""
     attention: AttentionKernel
+    masked: bool
+    """the kernel reads a mask of rows x length x length, which every block keeps in the compute dtype"""
+    extra_keys: int
+    """virtual tokens that prefix tuning puts before the keys and values"""
     repeats_keys: bool
     """keys and values are copied out to all heads before attention"""
     fused: bool

@@ -21,33 +21,35 @@ def norm(tape: Tape, kernels: Kernels, source: int, shape: Norm, width: int | No
     """Root-mean-square norm step by step in float32, or torch's layer norm.
 
     rms: x -> float32 (kept) -> x * rsqrt(mean(x^2)) -> back to x's dtype (kept where the scale trains) -> times scale.
-    layer: keeps its input and two statistics per row of it.
+    rms_float32: the scale comes before the way back. layer: keeps its input and two statistics per row of it.
     """
-    tokens = kernels.tokens
-    elements = tokens * (width if width is not None else shape.width)
-    dtype = tape.size(source) / elements if elements else kernels.residual
-    statistics = 4 * elements / shape.width
+    elements = kernels.tokens * (width if width is not None else shape.width)
+    dtype = tape.size(source) / elements
+    statistics = FLOAT32 * elements / shape.width
     trains = kernels.trains_weights and shape.parameters > 0
     gradient = shape.parameters * kernels.new_gradient if trains else 0
+    column_sums = COLUMN_SUM_BYTES * elements if trains else 0
     if shape.kind == "layer" or kernels.fused or kernels.compile:
-        copies = 2 if shape.kind == "layer" else 1
-        output = dtype if not (kernels.autocast and shape.kind == "layer") else FLOAT32
+        read = source
+        if shape.kind == "layer" and kernels.autocast and dtype < FLOAT32:  # on autocast's float32 list
+            read = tape.op((source,), elements * FLOAT32)
         return tape.op(
-            (source,), elements * output, saves=(source,), extra_saved=copies * statistics, weight_gradient=gradient, trains=trains,
-            cheap=True,
+            (read,), tape.size(read), saves=(read,), extra_saved=(2 if shape.kind == "layer" else 1) * statistics,
+            weight_gradient=gradient, trains=trains, cheap=True, backward_work=column_sums if shape.kind == "layer" else 0,
         )  # fmt: skip
-    wide = source
-    if dtype < FLOAT32:
-        wide = tape.op((source,), elements * FLOAT32)
+    wide = source if dtype == FLOAT32 else tape.op((source,), elements * FLOAT32)
     scaled = tape.op(
         (wide,), elements * FLOAT32, saves=(wide,), extra_saved=statistics,
         forward_work=elements * FLOAT32, backward_work=2 * elements * FLOAT32,
     )  # fmt: skip
-    narrow = tape.op((scaled,), elements * dtype) if dtype < FLOAT32 else scaled
-    if not shape.parameters:
-        return narrow
-    return tape.op((narrow,), elements * dtype, saves=(narrow,) if trains else (), weight_gradient=gradient, trains=trains,
-                   backward_work=elements * (dtype + COLUMN_SUM_BYTES) if trains else 0)  # fmt: skip
+    if shape.kind == "rms" and dtype < FLOAT32:
+        scaled = tape.op((scaled,), elements * dtype)
+    if shape.parameters:
+        scaled = tape.op(
+            (scaled,), tape.size(scaled), saves=(scaled,) if trains else (), weight_gradient=gradient, trains=trains,
+            backward_work=tape.size(scaled) + column_sums if trains else 0,
+        )  # fmt: skip
+    return scaled if tape.size(scaled) == elements * dtype else tape.op((scaled,), elements * dtype)
 
 
 def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: float | None = None) -> int:
@@ -56,17 +58,19 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     Under autocast the input is copied to the compute dtype (once per product: autocast caches weights only).
     """
     tokens = kernels.tokens if tokens is None else tokens
-    compute = kernels.compute
     stacked = shape.stacked and kernels.stacks_experts
+    compute = kernels.stored if stacked and shape.copies > 1 else kernels.compute  # grouped products are not on autocast's list
     quantized = kernels.quantized and not stacked
     trains = kernels.trains_weights
+    source = _scaled_input(tape, kernels, source, shape, tokens)
     given = source
-    if tape.size(source) > tokens * shape.inputs * compute:
+    if tape.size(source) != tokens * shape.inputs * compute:
         given = tape.op((source,), tokens * shape.inputs * compute)
     work = float(shape.inputs * shape.outputs * compute) if quantized else 0.0
     keeps = (given,) if trains or (quantized and kernels.quantized_keeps_input) else ()
+    returned = tape.size(source) / (tokens * shape.inputs) if quantized else compute  # 4-bit layers give back their input's dtype
     output = tape.op(
-        (given,), tokens * shape.outputs * compute, saves=keeps,
+        (given,), tokens * shape.outputs * returned, saves=keeps,
         forward_work=work, backward_work=work + (shape.parameters * kernels.gradient_work if trains else 0),
         weight_gradient=shape.parameters * kernels.new_gradient if trains else 0, trains=trains,
     )  # fmt: skip
@@ -76,15 +80,29 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     return output
 
 
+def _scaled_input(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: float) -> int:
+    """ia3 on the feed-forward's last product scales its input, in the adapter's dtype (kept), and casts back."""
+    adapter = kernels.adapter
+    if adapter is None or adapter.kind != "ia3" or shape.name not in adapter.targets or shape.role != "down":
+        return source
+    size = tokens * shape.inputs * adapter.element_bytes
+    wide = source if tape.size(source) == size else tape.op((source,), size)
+    scaled = tape.op((wide,), size, saves=(wide,), trains=True)
+    return scaled if size == tape.size(source) else tape.op((scaled,), tape.size(source))
+
+
 def _adapted(
     tape: Tape, kernels: Kernels, adapter: AdapterKernels, source: int, given: int, output: int, shape: Linear, tokens: float
 ) -> int:
     """output + scaling * B(A(dropout(x))): keeps the input of A (cast and dropped out) and of B.
 
-    dora adds the norm of the merged column (no gradient through it) and keeps the product before the magnitude; ia3 scales.
+    ia3 scales the output, or the input of the feed-forward's last product. dora: see :func:`_magnitude`.
     """
+    if adapter.kind == "ia3" and shape.role == "down":
+        return output
     if adapter.kind == "ia3":
-        return tape.op((output,), tape.size(output), saves=(output,), backward_work=tape.size(output))
+        wide = tape.op((output,), tokens * shape.outputs * adapter.element_bytes, saves=(output,), trains=True)
+        return tape.op((wide,), tape.size(output))
     if adapter.kind not in ("lora", "qlora", "dora"):
         return output
     width = adapter.element_bytes
@@ -104,24 +122,36 @@ def _adapted(
     low = tape.op((entry,), tokens * adapter.rank * inner, saves=(entry,), trains=True, weight_gradient=adapter.rank * shape.inputs * adapter.new_gradient)
     high = tape.op((low,), tokens * shape.outputs * inner, saves=(low,), trains=True, weight_gradient=adapter.rank * shape.outputs * adapter.new_gradient)
     scaled = tape.op((high,), tape.size(high))
-    total = max(tape.size(output), tape.size(scaled))
     if adapter.kind == "dora":
-        scaled = tape.op((scaled,), total, saves=(scaled,), forward_work=shape.inputs * shape.outputs * width)
+        scaled = _magnitude(tape, adapter, output, scaled, shape, tokens * shape.outputs)
+    total = max(tape.size(output), tape.size(scaled))
     joined = tape.op((output, scaled), total, view=total == tape.size(output))
-    if total != tape.size(output):
-        joined = tape.op((joined,), tape.size(output))
-    return joined
+    return joined if total == tape.size(output) else tape.op((joined,), tape.size(output))
 
 
-def activation(tape: Tape, source: int, name: str) -> int:
-    """torch's fused activations keep their input (relu: its output); those written out in Python keep four tensors."""
+def _magnitude(tape: Tape, adapter: AdapterKernels, output: int, scaled: int, shape: Linear, elements: float) -> int:
+    """dora: (m - 1) * W x + m * B A x with the magnitude m over the merged column norm; both products are kept for m's gradient."""
+    wide = max(tape.size(scaled), elements * adapter.element_bytes)
+    merged = float(shape.inputs * shape.outputs * adapter.element_bytes)
+    base = tape.op((output,), wide, saves=(output,), trains=True, forward_work=2 * merged)
+    low = tape.op((scaled,), wide, saves=(scaled,), trains=True)
+    return tape.op((base, low), wide, view=True)
+
+
+def activation(tape: Tape, kernels: Kernels, source: int, name: str) -> int:
+    """torch's fused activations keep their input (relu: its output); those written out in Python keep five tensors.
+
+    Under autocast the power in them, and what follows it, is float32.
+    """
     size = tape.size(source)
     if name in _COMPOSITE_ACTIVATIONS:
+        wide = size * FLOAT32 / kernels.compute if kernels.autocast else size
+        cube = source if wide == size else tape.op((source,), wide)
         half = tape.op((source,), size)
-        inner = tape.op((source,), size, saves=(source,), forward_work=size, backward_work=size)
-        tanh = tape.op((inner,), size, saves_output=True)
-        shifted = tape.op((tanh,), size)
-        return tape.op((half, shifted), size, saves=(half, shifted))
+        inner = tape.op((cube,), wide, saves=(cube,), forward_work=wide, backward_work=wide)
+        tanh = tape.op((inner,), wide, saves_output=True)
+        shifted = tape.op((tanh,), wide)
+        return tape.op((half, shifted), wide, saves=(half, shifted))
     if name in ("relu", "relu6"):
         return tape.op((source,), size, saves_output=True)
     if name in ("relu2", "relu_squared"):

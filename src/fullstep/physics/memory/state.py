@@ -13,9 +13,6 @@ from fullstep.quantities import DTYPE_BYTES
 ADAPTER_KINDS_ON_LINEARS = ("lora", "qlora", "dora")
 SMALL_TENSOR_ELEMENTS = 4096
 """bitsandbytes keeps the states of smaller tensors in float32"""
-PREFIX_TOKENS = 20
-"""virtual tokens of prefix tuning where the worksheet has no key for them: peft's examples and documentation use 20"""
-
 
 class Trainable(NamedTuple):
     """Elements that train, by what they are. ``per_block`` follows the model's layers (one entry per kind of block)."""
@@ -100,7 +97,7 @@ def block_adapter_elements(block: Block, method: Method, hidden: int) -> int:
     if method.kind == "bottleneck":
         return 2 * (2 * hidden * method.rank + hidden + method.rank)
     if method.kind == "prefix_tuning":
-        return PREFIX_TOKENS * 2 * block.attention.key_value_heads * block.attention.head_dim
+        return method.rank * 2 * block.attention.key_value_heads * block.attention.head_dim
     return sum(adapter_elements(linear, method) for linear in block.linears)
 
 

@@ -92,8 +92,13 @@ class Scene:
     """parameters that stay put together from forward to the end of backward (reshard_after_forward=False, ZeRO-3's live parameters)"""
     prefetches: bool
     head_gradients_left: float
+    """of the output matrix, from its backward on"""
+    head_gradient: float
+    """of the output matrix, as backward makes it; 0 where it does not train"""
     embedding_gradient: float
-    """made at the very end of backward; for a tied head, beside the one that is there already"""
+    """made at the very end of backward, beside all others where it is not simply one of them"""
+    root_reduced: float
+    """buffer in which the root unit's gradients are reduced"""
     keeps_outputs: bool
     reentrant: bool
     retains_inputs: bool
@@ -156,6 +161,10 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
     copies = scene.head_copies + _alive_copies(scene, everything)
     kept = kept_before(scene, everything) + scene.stream + scene.head.norm_saved
     logits = scene.head.profile.forward_peak - scene.head.norm_saved
+    scene.note(
+        at, "head", gradients=gradients, activations=kept, logits_and_loss=scene.head.logits, temporaries=copies,
+        gathered_parameters=scene.root_gathered + scene.gathered_whole,
+    )  # fmt: skip
     where: At = "loss" if at == "forward" else at
     scene.note(
         where, "loss", gradients=gradients, activations=kept, logits_and_loss=logits, temporaries=copies,
@@ -181,10 +190,13 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
     totals = {(kind, checkpointed): count for kind, checkpointed, count in everything}
     for mark in reversed(marks):
         _block_backward(scene, mark, totals, resident=resident, held=held, gradients_exist=gradients_exist)
+    waiting = scene.embedding_gradient + (scene.head_gradient if gradients_exist or scene.root_gathered else 0.0)
     scene.note(
-        at, "embedding", gradients=scene.gradients, temporaries=scene.stream + scene.embedding_gradient, logits_and_loss=held,
+        at, "embedding", gradients=scene.gradients, temporaries=scene.stream + waiting, logits_and_loss=held,
         gathered_parameters=scene.root_gathered,
     )  # fmt: skip
+    if scene.root_reduced:
+        scene.note(at, "reduction of the root", gradients=scene.gradients, temporaries=waiting + scene.root_reduced, logits_and_loss=held)
 
 
 def _block_backward(
