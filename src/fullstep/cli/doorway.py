@@ -14,6 +14,8 @@ from fullstep.cli import EXIT_INPUT, EXIT_OURS
 from fullstep.errors import InputError
 
 _STOPPED = 128
+_BROKEN_PIPE = 13
+"""the number of SIGPIPE, which not every system has"""
 
 
 def guarded(action: Callable[[], int]) -> int:
@@ -31,7 +33,7 @@ def guarded(action: Callable[[], int]) -> int:
             return _STOPPED + signal.SIGINT
         except BrokenPipeError:
             _silence_output()
-            return _STOPPED + signal.SIGPIPE
+            return _STOPPED + _BROKEN_PIPE
         except SystemExit as stop:  # argparse, or a signal
             return stop.code if isinstance(stop.code, int) else EXIT_OURS
         except Exception as error:

@@ -126,7 +126,7 @@ def _search_layout(bench: Workbench, changes: Changes, nodes: int, strategy: str
     if not keeps_training(written, base.job):
         return Found([], [])
     what = layout_name(base.job.layout) + ("" if nodes == written.machine.nodes else f", {nodes} nodes")
-    levels = [level for level in LEVELS if _sensible(level, strategy, ranks) and bench.allows(level_changes(level))]
+    levels = [level for level in LEVELS if _sensible(level, strategy, written, ranks) and bench.allows(level_changes(level))]
     free = {key: value for key, value in free_savers(base.job).items() if bench.may_change(key)}
     return _search_levels(bench, _Layout(what, changes, rows // ranks, splits, free), levels or [_as_written_level(written)])
 
@@ -138,22 +138,29 @@ class _Layout(NamedTuple):
     splits: Sequence[int]
     free: dict[str, object]
 
+    def rows_for(self, level: Level) -> Sequence[int]:
+        """Micro-batches that a level takes: all rows at once where the optimizer steps inside backward."""
+        return [self.rows_per_rank] if level.in_backward and self.rows_per_rank in self.splits else self.splits
+
     def with_level(self, level: Level, micro_batch: int) -> dict[str, object]:
         return {**self.changes, **batch_changes(micro_batch, self.rows_per_rank), **level_changes(level)}
 
 
 def _search_levels(bench: Workbench, layout: _Layout, levels: Sequence[Level]) -> Found:
     found = Found([], [])
-    least = _try_free(bench, layout.with_level(levels[-1], layout.splits[0]), layout.free)
-    if isinstance(least, Trial) and least.verdict == "does_not_fit":
-        found.ruled_out.append(RuledOut(layout.what, least, len(levels) * len(layout.splits), layout.changes))
+    bottoms = [levels[-1], *(level for level in levels[:-1] if level.in_backward)]
+    least = [_try_free(bench, layout.with_level(level, layout.rows_for(level)[0]), layout.free) for level in bottoms]
+    sized = [trial for trial in least if isinstance(trial, Trial)]
+    if sized and all(trial.verdict == "does_not_fit" for trial in sized):
+        closest = min(sized, key=lambda trial: trial.answer.memory.needed_bytes.likely)
+        found.ruled_out.append(RuledOut(layout.what, closest, len(levels) * len(layout.splits), layout.changes))
         return found
     for level in levels:
-        if level.offload and any(trial.fits for trial in found.trials):
+        if (level.offload or level.in_backward) and any(trial.fits for trial in found.trials):
             break
-        trial = _try_free(bench, layout.with_level(level, layout.splits[0]), layout.free)
+        trial = _try_free(bench, layout.with_level(level, layout.rows_for(level)[0]), layout.free)
         if isinstance(trial, Refusal) or trial.verdict == "does_not_fit":
-            found.ruled_out.append(RuledOut(f"{layout.what}, {level.words}", trial, len(layout.splits), trial.changes))
+            found.ruled_out.append(RuledOut(f"{layout.what}, {level.words}", trial, len(layout.rows_for(level)), trial.changes))
             continue
         best = _largest_rows(bench, layout, level, trial)
         found.trials.append(best)
@@ -164,10 +171,11 @@ def _search_levels(bench: Workbench, layout: _Layout, levels: Sequence[Level]) -
 
 def _largest_rows(bench: Workbench, layout: _Layout, level: Level, smallest: Trial) -> Trial:
     """The largest micro-batch with the verdict that the smallest one has, by bisection over the divisors."""
-    best, low, high = smallest, 0, len(layout.splits) - 1
+    splits = layout.rows_for(level)
+    best, low, high = smallest, 0, len(splits) - 1
     while low < high and not bench.exhausted:
         middle = (low + high + 1) // 2
-        trial = _try_free(bench, layout.with_level(level, layout.splits[middle]), layout.free)
+        trial = _try_free(bench, layout.with_level(level, splits[middle]), layout.free)
         if isinstance(trial, Trial) and trial.verdict == smallest.verdict:
             best, low = trial, middle
         else:
@@ -196,8 +204,13 @@ def trimmed(bench: Workbench, trial: Trial) -> Trial:
     return trial
 
 
-def _sensible(level: Level, strategy: str, ranks: int) -> bool:
-    """ZeRO offloads optimizers alone, FSDP only together with parameters; on one GPU ZeRO is there for nothing else."""
+def _sensible(level: Level, strategy: str, written: Job, ranks: int) -> bool:
+    """ZeRO offloads optimizers alone, FSDP only together with parameters; on one GPU ZeRO is there for nothing else.
+
+    A step inside backward frees gradients as they appear, which the reductions of DDP and ZeRO do not allow.
+    """
+    if level.in_backward:
+        return written.method.kind == "full" and strategy in ("single", "fsdp", "layer_split")
     if level.offload == 2:
         return strategy in ("zero1", "zero2", "zero3")
     if level.offload == 3:
@@ -210,6 +223,7 @@ def _as_written_level(job: Job) -> Level:
     return Level(0, 0, "as written", {
         "step.activation_checkpointing": job.step.activation_checkpointing,
         "step.activation_offload": job.step.activation_offload,
+        "optimizer.in_backward": job.optimizer.in_backward,
         "layout.offload_optimizer": job.layout.offload_optimizer,
         "layout.offload_parameters": job.layout.offload_parameters,
     })  # fmt: skip

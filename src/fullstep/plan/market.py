@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.hardware import Card, all_cards
 from fullstep.plan.candidates import LAYOUT_DETAILS, Found, RuledOut, batch_changes
-from fullstep.plan.layouts import LAYOUTS
 from fullstep.plan.ranking import rank
 from fullstep.plan.savers import LEVELS, Changes, free_savers, level_changes
 from fullstep.plan.trial import Refusal, Trial, Workbench
@@ -40,22 +41,25 @@ def search_cards(bench: Workbench) -> Found:
 
 
 def _best_on(bench: Workbench, card: Card, gpus: int) -> Trial | Refusal:
-    """The fastest of few candidates that fits; else the one that needs least."""
+    """The fastest of few candidates that fits, without the free savers where it fits without; else the one that needs least."""
     machine: dict[str, object] = {"machine.gpu": card.key, "machine.gpus": gpus, **_rows(bench, gpus)}
+    written = bench.as_written.job
+    free = free_savers(replace(written, machine=replace(written.machine, card=card)))
     strategies = ("single",) if gpus == 1 else ("ddp", "fsdp")
-    least = _with_free(bench, {**machine, **_layout(strategies[-1]), **level_changes(LEVELS[2])})
-    if isinstance(least, Refusal) or least.verdict == "does_not_fit":
+    least = _with(bench, {**machine, **_layout(strategies[-1]), **level_changes(LEVELS[2])}, free)
+    if isinstance(least, Refusal) or not least.fits:
         return least
     for level in LEVELS[:3]:
         for strategy in strategies:
-            trial = _with_free(bench, {**machine, **_layout(strategy), **level_changes(level)})
+            changes = {**machine, **_layout(strategy), **level_changes(level)}
+            trial = _with(bench, changes, free)
             if isinstance(trial, Trial) and trial.fits:
-                return trial
+                plain = bench.try_out(changes)
+                return plain if isinstance(plain, Trial) and plain.fits else trial
     return least
 
 
 def _layout(strategy: str) -> Changes:
-    assert strategy in LAYOUTS
     return {"layout.strategy": strategy, **dict.fromkeys(LAYOUT_DETAILS)}
 
 
@@ -72,12 +76,10 @@ def _rows(bench: Workbench, gpus: int) -> Changes:
     return batch_changes(micro_batch, share)
 
 
-def _with_free(bench: Workbench, changes: Changes) -> Trial | Refusal:
-    trial = bench.try_out(changes)
-    if isinstance(trial, Refusal) or trial.fits:
-        return trial
-    saved = bench.try_out({**changes, **free_savers(trial.job)})
-    return saved if isinstance(saved, Trial) else trial
+def _with(bench: Workbench, changes: Changes, free: Changes) -> Trial | Refusal:
+    """With the free savers; without them where the combination is refused."""
+    trial = bench.try_out({**changes, **free})
+    return bench.try_out(changes) if isinstance(trial, Refusal) else trial
 
 
 def _without_bf16(cards: list[Card]) -> RuledOut:

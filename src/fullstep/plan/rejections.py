@@ -114,4 +114,5 @@ def _settings(trial: Trial) -> dict[str, object]:
         "layout.offload_parameters": layout.offload_parameters,
         "step.activation_checkpointing": step.activation_checkpointing,
         "step.activation_offload": step.activation_offload,
+        "optimizer.in_backward": trial.job.optimizer.in_backward,
     }

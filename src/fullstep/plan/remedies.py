@@ -33,6 +33,8 @@ class Remedy(NamedTuple):
 class _Change(NamedTuple):
     changes: dict[str, object]
     words: str
+    kind: str = ""
+    """of several changes of one kind only the first that fits is offered"""
 
 
 def remedies(bench: Workbench, most: int = MOST) -> list[Remedy]:
@@ -41,21 +43,45 @@ def remedies(bench: Workbench, most: int = MOST) -> list[Remedy]:
     A change to a key listed under ``plan.fixed`` is not offered as one that leaves the training as it is.
     """
     unchanged = _that_fit(bench, (change for change in _keeping(bench) if bench.allows(change.changes)), False, most)
-    return unchanged + _that_fit(bench, _altering(bench), True, most)
+    return unchanged + _that_fit(bench, _with_savers(bench, _altering(bench)), True, most)
 
 
 def _that_fit(bench: Workbench, offers: Iterator[_Change], alters: bool, most: int) -> list[Remedy]:
     found: list[Remedy] = []
+    kinds: set[str] = set()
     for offer in offers:
-        if len(found) == most:
+        if len(found) == most or bench.exhausted:
             break
+        if offer.kind and offer.kind in kinds:
+            continue
         trial = bench.try_out(offer.changes)
-        if isinstance(trial, Trial) and trial is not bench.as_written and trial.fits:
-            if not alters and not keeps_training(bench.as_written.job, trial.job):
-                continue
+        if not isinstance(trial, Trial) or trial is bench.as_written or not trial.fits:
+            continue
+        if alters or keeps_training(bench.as_written.job, trial.job):
+            kinds.add(offer.kind)
             stated = {key: value for key, value in trial.changes.items() if value is not None}
             found.append(Remedy(trial.changes, alters, offer.words or change_words(stated), trial.answer))
     return found
+
+
+def _with_savers(bench: Workbench, offers: Iterator[_Change]) -> Iterator[_Change]:
+    """Each change alone; then, where the savers alone do not help, together with them: more to do, but they alter nothing."""
+    savers = _all_savers(bench)
+    alone = bench.try_out(savers)
+    enough = isinstance(alone, Trial) and alone.fits
+    for offer in offers:
+        yield offer._replace(kind=offer.words)
+        if not enough:
+            yield _Change({**offer.changes, **savers}, f"{offer.words}, and {change_words(bench.needed(savers))}", offer.words)
+
+
+def _all_savers(bench: Workbench) -> dict[str, object]:
+    """Full recomputation and the free savers, as far as they may change."""
+    job = bench.as_written.job
+    savers = {key: value for key, value in free_savers(job).items() if key != "optimizer.implementation"}
+    if not (job.optimizer.in_backward or job.step.activation_offload):
+        savers = {**LEVELS[2].changes, **savers}
+    return {key: value for key, value in savers.items() if bench.may_change(key)}
 
 
 def _keeping(bench: Workbench) -> Iterator[_Change]:
@@ -69,6 +95,7 @@ def _keeping(bench: Workbench) -> Iterator[_Change]:
     share = job.batch.micro_batch * job.batch.accumulation
     for rows in reversed([rows for rows in row_splits(share * ranks, ranks, job, bench) if rows < job.batch.micro_batch]):
         yield _Change(batch_changes(rows, share), f"micro_batch {rows} with accumulation {share // rows}")
+    yield _Change(_all_savers(bench), "")
     written = LAYOUTS[job.layout.strategy].traffic
     for strategy in strategies_for(job, job.machine.nodes):
         if LAYOUTS[strategy].traffic > written:

@@ -1,8 +1,8 @@
 """What saves memory without altering the training, and what each saver costs in speed.
 
 Free: fused linear cross entropy, the fused optimizer, the best attention kernel, expandable segments.
-Costly, in this order: recomputing some activations (selective), all of them (full), moving activations to host memory,
-the optimizer there, the parameters there. The order stands in for step times until those are modelled.
+Costly, in this order: recomputing some activations (selective), all of them (full), stepping inside backward, moving
+activations to host memory, the optimizer there, the parameters there. The order stands in for step times until those are modelled.
 """
 
 from __future__ import annotations
@@ -22,15 +22,26 @@ class Level(NamedTuple):
     offload: int
     """0: nothing leaves the GPU; 1: activations; 2: the optimizer; 3: the optimizer and the parameters"""
     recompute: int
-    """0: nothing is computed twice; 1: some; 2: every block"""
+    """0: nothing is computed twice; 1: some; 2: every block; 3: every block, and gradients cannot be clipped or accumulated"""
     words: str
     changes: dict[str, object]
+
+    @property
+    def in_backward(self) -> bool:
+        """The optimizer steps inside backward: one micro-batch is one step."""
+        return "optimizer.in_backward" in self.changes
 
 
 LEVELS: tuple[Level, ...] = (
     Level(0, 0, "no recomputation", {"step.activation_checkpointing": "none"}),
     Level(0, 1, "selective recomputation", {"step.activation_checkpointing": "selective"}),
     Level(0, 2, "full recomputation", {"step.activation_checkpointing": "full"}),
+    Level(
+        0,
+        3,
+        "full recomputation, optimizer step fused into backward",
+        {"step.activation_checkpointing": "full", "optimizer.in_backward": True},
+    ),
     Level(1, 2, "activations offloaded", {"step.activation_checkpointing": "full", "step.activation_offload": True}),
     Level(2, 2, "optimizer offloaded", {"step.activation_checkpointing": "full", "layout.offload_optimizer": True}),
     Level(
@@ -42,24 +53,34 @@ LEVELS: tuple[Level, ...] = (
 )
 """cheapest first. A level says nothing of the offloads that it does not name: those are off"""
 
-_OFFLOADS = ("step.activation_offload", "layout.offload_optimizer", "layout.offload_parameters")
+_SWITCHES = ("step.activation_offload", "layout.offload_optimizer", "layout.offload_parameters", "optimizer.in_backward")
 
 
 def level_changes(level: Level) -> dict[str, object]:
-    """Every key that a level decides, offloads that it does not name switched off.
+    """Every key that a level decides, what it does not name switched off.
 
     >>> level_changes(LEVELS[0])["layout.offload_optimizer"]
     False
     """
-    return {**dict.fromkeys(_OFFLOADS, False), **level.changes}
+    return {**dict.fromkeys(_SWITCHES, False), **level.changes}
 
 
 def level_of(job: Job) -> tuple[int, int]:
     """(offload, recompute) of a job, comparable with those of :data:`LEVELS`."""
     step, layout = job.step, job.layout
     offload = 3 if layout.offload_parameters else 2 if layout.offload_optimizer else 1 if step.activation_offload else 0
-    recompute = {"none": 0, "selective": 1}.get(str(step.activation_checkpointing), 2)
+    recompute = 3 if job.optimizer.in_backward else {"none": 0, "selective": 1}.get(str(step.activation_checkpointing), 2)
     return offload, recompute
+
+
+def level_words(job: Job) -> str:
+    """What a job gives up in speed for memory: ``full recomputation, the optimizer offloaded``; empty: nothing."""
+    offload, _ = level_of(job)
+    every = job.step.activation_checkpointing
+    words = [] if every == "none" else [f"every {every}. block recomputed" if isinstance(every, int) else f"{every} recomputation"]
+    words += ["optimizer step fused into backward"] if job.optimizer.in_backward else []
+    words += ["", "activations offloaded", "optimizer offloaded", "optimizer and parameters offloaded"][offload : offload + 1]
+    return ", ".join(filter(None, words))
 
 
 def free_savers(job: Job) -> dict[str, object]:
@@ -93,7 +114,8 @@ WORDS: dict[str, str] = {
     "step.activation_offload=true": "activations offloaded to host memory",
     "step.activation_offload=false": "activations kept on the GPU",
     "optimizer.implementation=fused": "fused optimizer",
-    "optimizer.in_backward=true": "optimizer step fused into backward",
+    "optimizer.in_backward=true": "optimizer step fused into backward (no gradient clipping)",
+    "optimizer.in_backward=false": "optimizer step after backward",
     "layout.offload_optimizer=true": "optimizer offloaded to host memory",
     "layout.offload_optimizer=false": "optimizer kept on the GPU",
     "layout.offload_parameters=true": "parameters offloaded to host memory",

@@ -13,6 +13,7 @@ from fullstep.plan.missing import Missing, missing_data
 from fullstep.plan.ranking import ranked
 from fullstep.plan.rejections import Rejection, rejected
 from fullstep.plan.remedies import Remedy, remedies
+from fullstep.plan.savers import level_words
 from fullstep.plan.trial import Size, Trial, Workbench
 
 Overall = Literal["one_server_replicated", "one_server_sharded", "several_servers", "undecided", "nothing_fits"]
@@ -56,7 +57,7 @@ def plan(worksheet: Worksheet, size: Size) -> Plan:
     """
     bench = Workbench(worksheet, size)
     ruled_out: list[RuledOut] = []
-    if bench.as_written.job.machine.card is None and bench.as_written.job.machine.usable_bytes is None:
+    if bench.as_written.job.machine.usable_bytes is None:
         found = search_cards(bench)
         trials, ruled_out = found.trials, found.ruled_out
         options = trials
@@ -88,7 +89,7 @@ def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]
         return _nothing_fits(as_written, helps)
     best = options[0]
     job = best.job
-    where = machine_words(job) if job.layout.strategy == "single" else f"{machine_words(job)}, {layout_words(job)}"
+    where = _where(best)
     reason = best.answer.memory.reason
     if not best.fits:
         settle = "run one full step of it and put its peak into [measured], then ask again"
@@ -101,6 +102,14 @@ def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]
     one = "One GPU is enough" if job.machine.gpus == 1 else "One server is enough"
     answer: Overall = "one_server_sharded" if job.layout.shards > 1 or job.layout.strategy == "layer_split" else "one_server_replicated"
     return PlanVerdict(answer, reason, f"{one}: {where}.", None)
+
+
+def _where(trial: Trial) -> str:
+    """Machine, layout, and what it costs in speed where it costs any."""
+    job = trial.job
+    where = machine_words(job) if job.layout.strategy == "single" else f"{machine_words(job)}, {layout_words(job)}"
+    cost = level_words(job)
+    return f"{where}, {cost}" if cost else where
 
 
 def _nothing_fits(as_written: Trial, helps: Sequence[Remedy]) -> PlanVerdict:

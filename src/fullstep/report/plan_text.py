@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fullstep.plan.layouts import layout_name
 from fullstep.plan.rejections import Rejection
-from fullstep.plan.savers import LEVELS, change_words, level_of
+from fullstep.plan.savers import change_words, level_words
 from fullstep.plan.search import Plan, option_changes
 from fullstep.plan.trial import Trial
 from fullstep.report.paper import Paper
@@ -30,7 +30,7 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     lines += memory_lines(best.answer, paper)
     lines += ["", *instants_table(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)
-    lines += card_lines(plan.options, paper) if plan.as_written.job.machine.card is None else option_lines(plan.options[1:], paper)
+    lines += card_lines(plan.options, paper) if plan.as_written.job.machine.usable_bytes is None else option_lines(plan.options[1:], paper)
     lines += rejection_lines(plan.rejected, paper)
     lines += remedy_lines(plan.remedies, paper)
     for number, missing in enumerate(plan.missing):
@@ -48,11 +48,7 @@ def option_words(trial: Trial) -> str:
     if job.machine.nodes > 1:
         where += f" on {job.machine.nodes} nodes"
     card = "" if job.machine.card is None else f"{job.machine.gpus} x {job.machine.card.key}, "
-    cost = level_of(job)
-    level = next((each.words for each in LEVELS if (each.offload, each.recompute) == cost), "own savers")
-    every = job.step.activation_checkpointing
-    if isinstance(every, int):
-        level = f"every {every}th block recomputed"
+    level = level_words(job) or "no recomputation"
     shown = "" if trial.changes.get("machine.gpu") is None else card
     rows = f"{job.batch.micro_batch} row{'s' if job.batch.micro_batch > 1 else ''} x {job.batch.accumulation}"
     return f"{shown}{where}, {level}, {rows}" + ("" if option_changes(trial) else " (as written)")
