@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fullstep.job import Job, Layout
+from fullstep.quantities import format_gib
 
 
 class LayoutKind(NamedTuple):
@@ -50,10 +51,13 @@ def layout_name(layout: Layout) -> str:
 def machine_words(job: Job) -> str:
     """The GPUs of a job in words: ``2 nodes of 8 x H100-SXM``."""
     machine = job.machine
-    card = machine.card.key if machine.card is not None else "GPUs that are not named"
-    if machine.gpus == 1 and machine.nodes == 1:
-        return f"one {card}" if machine.card is not None else "one GPU that is not named"
-    here = f"{machine.gpus} x {card}"
+    if machine.card is None:
+        size = "not named" if machine.gpu_memory_bytes is None else f"of {format_gib(machine.gpu_memory_bytes)}"
+        here = f"{machine.gpus} GPUs {size}" if machine.gpus > 1 else f"one GPU {size}"
+    elif machine.gpus == 1 and machine.nodes == 1:
+        return f"one {machine.card.key}"
+    else:
+        here = f"{machine.gpus} x {machine.card.key}"
     return here if machine.nodes == 1 else f"{machine.nodes} nodes of {here}"
 
 

@@ -19,7 +19,9 @@ def missing_data(job: Job) -> list[Missing]:
     """In the order in which they matter for the answer of this version: memory first."""
     found: list[Missing] = []
     machine = job.machine
-    if machine.card is None:
+    if machine.card is None and machine.usable_bytes is not None:
+        found.append(Missing("machine.gpu", "the kernels of the card and its link are open", "name a card of the catalogue"))
+    elif machine.card is None:
         found.append(Missing("machine.gpu", "cards are compared by memory alone: prices are not known yet", "name a card of the catalogue"))
     elif job.worksheet.get("machine", {}).get("gpu_memory_gib") is None and machine.card.reported_bytes is None:
         how = "nvidia-smi --query-gpu=memory.total --format=csv"
