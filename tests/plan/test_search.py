@@ -161,9 +161,7 @@ def test_more_nodes_only_where_they_are_allowed(sheet: Sheet) -> None:
     """1,000 of state: 125 on each of 8, 62.5 on each of 16."""
     one = plan(sheet(batch={"global_rows": 16}, plan={"fixed": KEPT_ON_THE_GPU}), by_hand(state_gib=1000))
     assert one.verdict.answer == "nothing_fits"
-    two = plan(
-        sheet(batch={"global_rows": 16}, goal={"max_nodes": 4}, plan={"fixed": KEPT_ON_THE_GPU}), by_hand(state_gib=1000)
-    )
+    two = plan(sheet(batch={"global_rows": 16}, goal={"max_nodes": 4}, plan={"fixed": KEPT_ON_THE_GPU}), by_hand(state_gib=1000))
     assert two.verdict.answer == "several_servers"
     assert two.options[0].job.machine.nodes == 2
 

@@ -62,7 +62,6 @@ def test_wide_paper_shows_every_holding(job: Job, answer: Answer) -> None:
 
 def test_colours_change_nothing_but_colours(job: Job, answer: Answer) -> None:
 
-
     coloured = answer_text(job, answer, Paper(width=80, colours=True))
     assert coloured != REPORT
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == REPORT
@@ -79,7 +78,7 @@ def test_what_a_pilot_measured_is_shown_beside_the_estimate(job: Job, answer: An
     measured = {"allocated_peak_bytes": Comparison(23.4 * GIB, Bounds(24 * GIB, 25 * GIB, 26 * GIB))}
     pilot = replace(answer, memory=replace(answer.memory, evidence="measured"), measured=measured)
     text = answer_text(job, pilot, Paper())
-    assert "allocated: 23.4 GiB measured, 24.0-26.0 estimated" in text
+    assert "allocated: 23.4 GiB measured, 24.0-26.0 estimated; they disagree" in text
     assert "· measured" in text
     assert "a pilot's own figures" in text
 

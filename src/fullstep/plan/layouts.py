@@ -43,9 +43,7 @@ def layout_name(layout: Layout) -> str:
     if layout.strategy in _NAMES:
         return _NAMES[layout.strategy]
     generation = "FSDP1" if layout.implementation == "fsdp1" else "FSDP2"
-    return {"fsdp": generation, "fsdp_grad_op": f"{generation} SHARD_GRAD_OP", "hsdp": f"HSDP ({generation})"}[
-        layout.strategy
-    ]
+    return {"fsdp": generation, "fsdp_grad_op": f"{generation} SHARD_GRAD_OP", "hsdp": f"HSDP ({generation})"}[layout.strategy]
 
 
 def machine_words(job: Job) -> str:

@@ -66,7 +66,9 @@ def memory_lines(answer: Answer, paper: Paper) -> list[str]:
     for key, row in answer.measured.items():
         if row.estimated is not None:
             counter = key.removesuffix("_peak_bytes")
-            lines += paper.entry("", f"{counter}: {gib(row.measured)} GiB measured, {span(row.estimated)} estimated")
+            outside = not row.estimated.low <= row.measured <= row.estimated.high
+            doubt = "; they disagree: was the pilot this very worksheet?" if outside else ""
+            lines += paper.entry("", f"{counter}: {gib(row.measured)} GiB measured, {span(row.estimated)} estimated{doubt}")
     lines += paper.entry("needed", f"{span(memory.needed_bytes)} GiB, which the verdict compares")
     peak = memory.peak
     place = f", {peak.place}" if peak.place and peak.place not in INSTANTS[peak.at] else ""
