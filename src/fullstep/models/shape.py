@@ -101,9 +101,9 @@ class FeedForward:
     """width of the experts that every token passes; 0: none"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """One kind of decoder block."""
+    """One kind of decoder block. Two blocks are the same only if they are one object, which makes it a cheap cache key."""
 
     label: str
     """for people: ``dense``, ``expert``, ``sliding`` …"""
@@ -131,9 +131,9 @@ class Block:
         return self.linear_parameters + self.norm_parameters + self.other_parameters
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ModelShape:
-    """A whole decoder. ``layers`` says, block by block from the embedding on, which entry of ``blocks`` it is."""
+    """A whole decoder, compared by identity. ``layers`` says, block by block from the embedding on, which entry of ``blocks`` it is."""
 
     name: str
     """hub id, path, or what the user called it"""

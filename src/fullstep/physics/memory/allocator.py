@@ -12,34 +12,44 @@ from fullstep.physics.memory.sharding import FSDP
 from fullstep.quantities import Bounds
 
 
-class Trust(NamedTuple):
-    """Shares by which the allocated peak may lie below and above the estimate."""
+CHECKED_FRAMEWORKS = ("transformers", "fms_acceleration")
+"""whose published runs the estimate was checked against (see the accuracy table)"""
 
-    low: float
-    high: float
+
+class Spread(NamedTuple):
+    """Shares by which a peak may lie below and above its likely value."""
+
+    below: float
+    above: float
 
 
 class AllocatorFacts(NamedTuple):
-    """Shares (1 = 100 %); each with its evidence in the data file."""
+    """Shares (1 = 100 %); each with its evidence in the data file. Those by layout: "whole" or "sharded" (FSDP)."""
 
     block_fragmentation: dict[str, float]
+    """of a block's working memory, reserved besides and not used"""
     expandable_fragmentation: float
     full_card_share: float
     """where cached blocks would fill the card: how much of the room above allocated is reserved when the last request fails"""
     shared_with_loss: float
-    """share of a block's working memory that finds places among the blocks that the loss has left"""
-    reserved_below: float
-    reserved_above: float
+    """of a block's working memory, what finds places among the blocks that the loss has left"""
+    reserved_spread: dict[str, Spread]
     unavoidable_fragmentation: Bounds
-    trust_by_framework: dict[str, Trust]
+    trust: dict[str, Spread]
+    """of allocated: "checked", "version_unknown", "unchecked" """
 
-    def fragmentation(self, job: Job) -> float:
-        """Share of a block's working memory that is reserved besides and not used."""
-        return self.block_fragmentation["sharded" if job.layout.strategy in FSDP else "whole"]
 
-    def trust(self, job: Job) -> Trust:
-        """How far the allocated peak is trusted for this job's framework."""
-        return self.trust_by_framework.get(job.step.framework) or self.trust_by_framework["other"]
+def layout_kind(job: Job) -> str:
+    """Under which name the figures of a layout stand."""
+    return "sharded" if job.layout.strategy in FSDP else "whole"
+
+
+def trust_in(job: Job, facts: AllocatorFacts) -> Spread:
+    """How far the allocated peak is trusted: by framework, and by whether its version is stated."""
+    if job.step.framework not in CHECKED_FRAMEWORKS:
+        return facts.trust["unchecked"]
+    stated = "framework_version" in job.worksheet.get("step", {})
+    return facts.trust["checked" if stated else "version_unknown"]
 
 
 @cache
@@ -51,8 +61,7 @@ def allocator_facts() -> AllocatorFacts:
         expandable_fragmentation=data["expandable_fragmentation"]["value"],
         full_card_share=data["full_card_share"]["value"],
         shared_with_loss=data["shared_with_loss"]["value"],
-        reserved_below=data["reserved_below"]["value"],
-        reserved_above=data["reserved_above"]["value"],
+        reserved_spread={name: Spread(*row["value"]) for name, row in data["reserved_spread"].items()},
         unavoidable_fragmentation=Bounds(*data["unavoidable_fragmentation"]["value"]),
-        trust_by_framework={name: Trust(*row["value"]) for name, row in data["trust"].items()},
+        trust={name: Spread(*row["value"]) for name, row in data["trust"].items()},
     )

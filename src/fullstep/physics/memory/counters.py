@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fullstep.hardware import device_overheads
 from fullstep.job import Job
 from fullstep.ledger import Instant
-from fullstep.physics.memory.allocator import AllocatorFacts, allocator_facts
+from fullstep.physics.memory.allocator import AllocatorFacts, allocator_facts, layout_kind, trust_in
 from fullstep.physics.memory.sharding import FSDP
 from fullstep.physics.memory.walk import Scene
 from fullstep.quantities import Bounds
@@ -32,18 +32,18 @@ def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
     """The three counters and what the verdict compares."""
     facts = allocator_facts()
     peak = max(instant.allocated_bytes for instant in instants)
-    trust = facts.trust(job)
-    allocated = Bounds(peak * (1 - trust.low), peak, peak * (1 + trust.high))
+    trust = trust_in(job, facts)
+    allocated = Bounds(peak * (1 - trust.below), peak, peak * (1 + trust.above))
     outside = _outside(job)
-    pools = _pools(job, scene, instants, facts)
+    likely = max(peak, _pools(job, scene, instants, facts))
     room = job.machine.usable_bytes
-    likely = max(peak, pools)
     if room is not None and likely + outside.likely > room:
         likely = peak + facts.full_card_share * max(0.0, room - outside.likely - peak)
+    spread = facts.reserved_spread[layout_kind(job)]
     reserved = Bounds(
-        max(allocated.low, likely - facts.reserved_below * (likely - peak) - trust.low * peak),
+        max(allocated.low, likely - spread.below * peak - (peak - allocated.low)),
         likely,
-        max(allocated.high, likely + facts.reserved_above * (likely - peak) + trust.high * peak),
+        likely + spread.above * peak + (allocated.high - peak),
     )
     device = reserved + outside
     unavoidable = facts.unavoidable_fragmentation
@@ -72,7 +72,7 @@ def _pools(job: Job, scene: Scene, instants: tuple[Instant, ...], facts: Allocat
     gathered = 2 * max(holdings.gathered_parameters for holdings in found.values())
     after_backward = sum(found["optimizer_step"]) + loss_pool + gathered
     block = scene.block_phase
-    fragments = facts.fragmentation(job) * (block.work + block.retained)
+    fragments = facts.block_fragmentation[layout_kind(job)] * (block.work + block.retained)
     state = scene.weights + scene.optimizer_states + scene.buffers + scene.gradients
     shared = min(facts.shared_with_loss * block.work, loss_pool) if scene.head.logits else 0.0
     during_backward = state + block.kept + block.work + fragments + max(loss_pool, block.retained) - shared + gathered

@@ -10,7 +10,8 @@ from fullstep.physics.memory.choices import block_kernels, compute_bytes, loss_h
 from fullstep.physics.memory.counters import counters
 from fullstep.physics.memory.framework import is_reentrant
 from fullstep.physics.memory.head import head_profile
-from fullstep.physics.memory.other_peaks import host_memory, other_peaks
+from fullstep.physics.memory.host import host_memory
+from fullstep.physics.memory.other_peaks import other_peaks
 from fullstep.physics.memory.sharding import (
     DEEPSPEED_BUCKET_ELEMENTS,
     DEEPSPEED_MAX_LIVE_PARAMETERS,
@@ -45,9 +46,9 @@ def estimate_memory(job: Job) -> MemoryEstimate:
     early = held.gradients if _keeps_old_gradients(job) else 0.0
     instants = walk_step(scene, job, early)
     peak = max(instants, key=lambda instant: instant.allocated_bytes)
-    others = other_peaks(job, held, weights, instants)
+    others = other_peaks(job, held, weights, gathered, scene)
     found = counters(job, scene, instants)
-    host, host_at = host_memory(job, held, weights)
+    host, host_at = host_memory(job, held, weights, scene)
     return MemoryEstimate(
         parameters=job.shape.parameters,
         trainable_parameters=trains.total,
@@ -131,6 +132,7 @@ def _scene(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
         reentrant=is_reentrant(job),
         retains_inputs=_retains_inputs(job),
         offloads_activations=job.step.activation_offload,
+        offloaded_weights=held.weights if layout.offload_parameters else 0.0,
         step_temporaries=_step_temporaries(job, held, trains),
         extra_step_gradients=_float32_gradients(job, held, trains),
     )
@@ -207,5 +209,5 @@ def _step_temporaries(job: Job, held: Shares, trains: Trainable) -> float:
     else:
         largest = max(1, trains.total // max(1, len(shape.layers)))
     element = held.trained / trains.total if trains.total else 0.0
-    return optimizer_temporaries_bytes(job, held.trained, min(held.trained, largest * element), job.precision)
+    return optimizer_temporaries_bytes(job, held.trained, min(held.trained, largest * element))
 

@@ -1,18 +1,73 @@
-"""Load, evaluation, save and the host."""
+"""Peaks outside the steady step: loading, evaluation, saving. Each can end a run that would have trained."""
 
 from __future__ import annotations
 
 from fullstep.job import Job
-from fullstep.ledger import Instant, OtherPeaks
-from fullstep.physics.memory.sharding import Shares
+from fullstep.ledger import OtherPeaks
+from fullstep.physics.memory.sharding import FSDP, Shares, Units
 from fullstep.physics.memory.state import WeightBytes
+from fullstep.physics.memory.walk import Scene
+from fullstep.quantities import DTYPE_BYTES
 
 
-def other_peaks(job: Job, held: Shares, weights: WeightBytes, instants: tuple[Instant, ...]) -> OtherPeaks:
-    """To be written."""
-    return OtherPeaks()
+def other_peaks(job: Job, held: Shares, weights: WeightBytes, gathered: Units, scene: Scene) -> OtherPeaks:
+    """Bytes on one GPU at each of them; None where it does not happen."""
+    return OtherPeaks(
+        load=load_bytes(job, held, weights),
+        evaluation=evaluation_bytes(job, scene) if job.evaluation.happens else None,
+        save=save_bytes(job, held, gathered),
+    )
 
 
-def host_memory(job: Job, held: Shares, weights: WeightBytes) -> tuple[float, str]:
-    """To be written."""
-    return 0.0, "load"
+def load_bytes(job: Job, held: Shares, weights: WeightBytes) -> float:
+    """On one GPU while the model is loaded and wrapped.
+
+    Whole on every GPU: the stored weights, and beside 4-bit ones the matrix that is being packed. Sharded: the shard and the
+    largest unit before it is divided; all of it where a plain script builds the model on the GPU and wraps it then.
+    """
+    largest = max((linear.inputs * linear.outputs for block in job.shape.blocks for linear in block.linears), default=0)
+    if job.layout.strategy in (*FSDP, "zero3"):
+        if job.step.framework == "torch" and job.layout.loading == "every_rank":
+            return weights.total
+        return held.weights + max(weights.outside, *weights.per_block)
+    packed = 2.0 * largest if job.method.quantization != "none" else 0.0
+    return held.weights + packed
+
+
+def evaluation_bytes(job: Job, scene: Scene) -> float:
+    """On one GPU: state, a forward pass that keeps nothing, its loss, and what evaluation collects.
+
+    ``keeps_logits``: float32 logits of every row that this GPU evaluates. ``generate_tokens``: keys and values of prompt and answer.
+    """
+    evaluation, batch, shape = job.evaluation, job.batch, job.shape
+    share = evaluation.micro_batch / batch.micro_batch
+    block = max(costs.profile.forward_peak_unsaved for costs in scene.blocks)
+    gathered = scene.root_gathered + scene.gathered_whole + 2 * max(costs.gathered for costs in scene.blocks)
+    logits = share * (scene.head.profile.forward_peak + scene.stream)
+    size = scene.weights + scene.optimizer_states + scene.buffers + gathered + max(logits, share * (block + scene.stream))
+    if evaluation.keeps_logits:
+        rows = (evaluation.rows or 0) / max(1, job.layout.data_parallel)
+        size += 4.0 * rows * batch.sequence_tokens * shape.vocabulary
+    if evaluation.generate_tokens:
+        tokens = evaluation.micro_batch * (batch.sequence_tokens + evaluation.generate_tokens)
+        size += tokens * key_value_bytes_per_token(job)
+    return size
+
+
+def key_value_bytes_per_token(job: Job) -> float:
+    """Keys and values of one token in all blocks; latent attention keeps its expanded heads in transformers."""
+    element = min(DTYPE_BYTES[job.precision.compute] if job.precision.compute != "fp8" else 2, 2)
+    total = 0
+    for index in job.shape.layers:
+        attention = job.shape.blocks[index].attention
+        total += attention.key_value_heads * (attention.head_dim + attention.value_head_dim)
+    return float(total * element)
+
+
+def save_bytes(job: Job, held: Shares, gathered: Units) -> float:
+    """On one GPU: what is kept between steps, and for one full file from shards the unit that is being put together."""
+    kept_gradients = held.gradients if job.step.gradients_cleared == "before_backward" else 0.0
+    size = held.weights + held.optimizer_states + kept_gradients
+    if job.checkpoint.format == "full" and job.layout.strategy in (*FSDP, "zero3"):
+        size += max(gathered.root, *gathered.blocks)
+    return size

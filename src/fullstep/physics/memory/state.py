@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from fullstep.job import Job, Method, Optimizer, Precision
+from fullstep.job import Job, Method
 from fullstep.models import Block, Linear, ModelShape
 from fullstep.physics.memory.framework import HUGGING_FACE, transformers_version
 from fullstep.quantities import DTYPE_BYTES
@@ -144,6 +144,18 @@ def stacks_experts(job: Job) -> bool:
     return job.step.framework in HUGGING_FACE and transformers_version(job) >= (5,)
 
 
+@lru_cache(maxsize=256)
+def _constants(shape: ModelShape, quantization: str, double: bool, stacks: bool) -> float:
+    if quantization not in ("nf4", "fp4"):
+        return 0.0
+    return sum(
+        quantization_constant_bytes(linear, quantization, double)
+        for index in shape.layers
+        for linear in shape.blocks[index].linears
+        if is_quantized(linear, stacks)
+    )
+
+
 class WeightBytes(NamedTuple):
     """Stored weights in bytes: of each kind of block, of all blocks, and of what lies outside the blocks."""
 
@@ -176,14 +188,7 @@ def weight_bytes(job: Job) -> WeightBytes:
         modules=trains.modules * (loose if method.quantization != "none" else element),
         adapters=trains.adapters * DTYPE_BYTES[precision.adapters],
         masters=4.0 * trains.total if precision.master_weights else 0.0,
-        constants=sum(
-            quantization_constant_bytes(linear, method.quantization, method.double_quantization)
-            for index in shape.layers
-            for linear in shape.blocks[index].linears
-            if is_quantized(linear, stacks_experts(job))
-        )
-        if method.quantization in ("nf4", "fp4")
-        else 0.0,
+        constants=_constants(shape, method.quantization, method.double_quantization, stacks_experts(job)),
     )
 
 
@@ -195,12 +200,12 @@ def gradient_bytes(job: Job) -> float:
     return (trains.base + trains.modules) * element + trains.adapters * adapters
 
 
-def state_elements_per_parameter(optimizer: Optimizer) -> float:
+def state_elements_per_parameter(name: str) -> float:
     """Full-size state tensors of an optimizer. adafactor keeps rows and columns only; see :func:`state_bytes`."""
     return {
         "adamw": 2, "adam": 2, "sgd": 0, "sgd_momentum": 1, "adafactor": 0, "lion": 1, "muon": 1, "adamw_8bit": 2, "adamw_4bit": 2,
         "lion_8bit": 1, "paged_adamw": 0, "paged_adamw_8bit": 0, "galore": 2, "apollo": 2,
-    }[optimizer.name]  # fmt: skip
+    }[name]  # fmt: skip
 
 
 def matrix_sides(job: Job) -> list[tuple[int, int, int]]:
@@ -239,7 +244,7 @@ def state_bytes(job: Job) -> float:
         if job.method.kind == "full":
             matrices -= job.shape.embedding_parameters * (1 if job.shape.tied else 2)
         return (matrices + 2 * (total - matrices)) * element
-    count = state_elements_per_parameter(optimizer)
+    count = state_elements_per_parameter(optimizer.name)
     if optimizer.name in ("adamw_8bit", "lion_8bit"):
         return total * count * (1 + 4 / 256)
     if optimizer.name == "adamw_4bit":
@@ -262,7 +267,7 @@ def _factored_state_bytes(job: Job, element: int) -> float:
     return (size + 2 * vectors) * element
 
 
-def optimizer_temporaries_bytes(job: Job, trained_bytes: float, largest_bytes: float, precision: Precision) -> float:
+def optimizer_temporaries_bytes(job: Job, trained_bytes: float, largest_bytes: float) -> float:
     """What the optimizer step needs besides, in bytes, for ``trained_bytes`` of parameters on this GPU.
 
     Multiples of the parameters' bytes, as traced with torch 2.13: foreach AdamW 1.0 (the square roots of all second
@@ -270,7 +275,6 @@ def optimizer_temporaries_bytes(job: Job, trained_bytes: float, largest_bytes: f
     momentum-sized update of the largest matrix in five Newton-Schulz products. deepspeed: the float32 copy of the gradient shard
     is counted with the gradients.
     """
-    del precision
     optimizer = job.optimizer
     if optimizer.in_backward:
         return 2 * largest_bytes if optimizer.implementation in ("foreach", "single") and optimizer.name in ("adamw", "adam") else 0

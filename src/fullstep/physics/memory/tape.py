@@ -98,7 +98,8 @@ class Tape:
     ) -> int:
         """Append one operation and return its output. It needs a gradient if an input does or if its weights train.
 
-        What it keeps is dropped when no gradient flows through it. ``trains``: it has weights that train. ``cheap``: an elementwise result, see ``recomputes``.
+        What it keeps is dropped when no gradient flows through it. ``trains``: it has weights that train. ``cheap``: an
+        elementwise result, see ``recomputes``.
         ``holds``: tensors that the caller's local variables keep alive until this operation has run forward.
         """
         flows = trains or any(self._gradient[tensor] for tensor in reads)
@@ -138,12 +139,11 @@ class Tape:
 
     def play(self) -> Profile:
         """Play forward (keeping and not keeping) and backward."""
-        kept, output_bytes, forward_peak = self._forward(keep=True)
-        _, _, unsaved_peak = self._forward(keep=False)
+        kept, forward_peak, unsaved_peak = self._forward()
         backward_peak, weight_gradient = self._backward()
         return Profile(
             saved=kept,
-            output=output_bytes,
+            output=self._sizes[self._ops[-1].output],
             forward_peak=forward_peak,
             forward_peak_unsaved=unsaved_peak,
             backward_peak=backward_peak,
@@ -151,26 +151,31 @@ class Tape:
             input_gradient=self._sizes[0] if self._gradient[0] else 0,
         )
 
-    def _forward(self, keep: bool) -> tuple[float, float, float]:
+    def _forward(self) -> tuple[float, float, float]:
+        """What is kept at the end, and the peaks while keeping and while not keeping."""
         sizes, ops = self._sizes, self._ops
         last_read = {}
         for index, op in enumerate(ops):
             for tensor in op.reads:
                 last_read[tensor] = index
-        kept = {tensor for op in ops for tensor in op.saved} if keep else set()
-        final = ops[-1].output
-        alive = peak = 0.0
+        kept = {tensor for op in ops for tensor in op.saved}
+        keeping = peak = passing = passing_peak = 0.0
         for index, op in enumerate(ops):
-            alive += sizes[op.output]
+            made = sizes[op.output]
+            keeping += made
+            passing += made
             for tensor in op.saved:
-                if tensor != op.output and tensor not in last_read and tensor in kept:
-                    alive += sizes[tensor]
-            peak = max(peak, alive + op.forward_work)
-            for tensor in set(op.reads):
-                if tensor and last_read[tensor] == index and tensor not in kept:
-                    alive -= sizes[tensor]
-        saved = sum(sizes[tensor] for tensor in kept if tensor != final)
-        return saved, sizes[final], peak
+                if tensor not in last_read and tensor != op.output:  # made beside the output
+                    keeping += sizes[tensor]
+            peak = max(peak, keeping + op.forward_work)
+            passing_peak = max(passing_peak, passing + op.forward_work)
+            for tensor in dict.fromkeys(op.reads):
+                if tensor and last_read[tensor] == index:
+                    passing -= sizes[tensor]
+                    if tensor not in kept:
+                        keeping -= sizes[tensor]
+        kept.discard(ops[-1].output)
+        return sum([sizes[tensor] for tensor in kept]), peak, passing_peak
 
     def _backward(self) -> tuple[float, float]:
         gradients = _GradientBuffers(self._sizes)

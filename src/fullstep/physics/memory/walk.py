@@ -102,13 +102,20 @@ class Scene:
     keeps_outputs: bool
     reentrant: bool
     retains_inputs: bool
-    """FSDP1 with a frozen base under reentrant checkpointing: inputs of recomputed blocks and their gradients live until backward has ended"""
+    """inputs of recomputed blocks and their gradients live until backward has ended (see ``estimate.retains_inputs``)"""
     offloads_activations: bool
     in_flight_offloads: int = 2
+    offloaded_weights: float = 0
+    """in host memory"""
     step_temporaries: float = 0
     extra_step_gradients: float = 0
     instants: dict[At, Instant] = field(default_factory=dict)
-    block_phase: BlockPhase = BlockPhase(0, 0, 0)
+    block_phase: BlockPhase = field(default_factory=lambda: BlockPhase(0, 0, 0))
+
+    @property
+    def offloaded_activations(self) -> float:
+        """What all blocks keep for backward in host memory."""
+        return sum(count * kept_by(self, kind, ck) for kind, ck, count in landmarks(self.shape.layers, self.checkpointing)[1])
 
     def note(self, at: At, place: str, **holdings: float) -> None:
         """Keep the worst moment of each instant."""

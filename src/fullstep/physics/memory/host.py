@@ -1,0 +1,74 @@
+"""Host memory of one node: it often dies first, at load or at save."""
+
+from __future__ import annotations
+
+from fullstep.job import Job
+from fullstep.physics.memory.sharding import Shares
+from fullstep.physics.memory.state import WeightBytes, state_elements_per_parameter, trainable
+from fullstep.physics.memory.walk import Scene
+from fullstep.quantities import DTYPE_BYTES, GIB
+
+PROCESS_BYTES = 3 * GIB
+"""one training process with Python, torch, CUDA's host side and pinned buffers (assumed; 2 to 4 GiB are usual)"""
+CHECKPOINT_FILE_BYTES = 5 * 10**9
+"""a file of a Hugging Face checkpoint, read one at a time where nobody holds the whole model (save_pretrained's default until version 5)"""
+
+
+def host_memory(job: Job, held: Shares, weights: WeightBytes, scene: Scene) -> tuple[float, str]:
+    """(peak in bytes on one node, when)."""
+    processes = job.machine.gpus if job.layout.strategy != "layer_split" else 1
+    base = float(processes * PROCESS_BYTES)
+    training = base + processes * offloaded_bytes(job, scene)
+    moments = {
+        "load": base + loading_bytes(job, weights, processes),
+        "training": training,
+        "save": training + saving_bytes(job, held, weights, processes),
+    }
+    when = max(moments, key=lambda name: moments[name])
+    return moments[when], when
+
+
+def loading_bytes(job: Job, weights: WeightBytes, processes: int) -> float:
+    """every_rank: each process of the node holds the whole model; rank0: one does; meta: none, one file at a time.
+
+    A model that is quantized while it is loaded is read in its 16-bit form.
+    """
+    element = 2 if job.method.quantization != "none" else DTYPE_BYTES[job.precision.weights]
+    whole = float(job.shape.parameters * element)
+    if job.layout.loading == "every_rank":
+        return processes * whole
+    return whole if job.layout.loading == "rank0" else min(whole, float(CHECKPOINT_FILE_BYTES))
+
+
+def offloaded_bytes(job: Job, scene: Scene) -> float:
+    """What one process keeps in host memory while training.
+
+    Optimizer: float32 masters, states and gradients of its shard. Parameters: its shard of them (FSDP takes gradients and
+    states along). Activations: what the blocks keep. Paged optimizers: their states, should the GPU need the room.
+    """
+    trains, layout = trainable(job), job.layout
+    shard = trains.total / max(1, layout.shards)
+    size = 0.0
+    states = state_elements_per_parameter(job.optimizer.name.removeprefix("paged_"))
+    state_element = 1 if "8bit" in job.optimizer.name else DTYPE_BYTES[job.optimizer.state_dtype]
+    if layout.offload_optimizer:
+        size += shard * (4 + 4 + 4 * states)
+    if layout.offload_parameters:
+        size += scene.offloaded_weights
+        if not layout.offload_optimizer:
+            size += shard * (DTYPE_BYTES[job.precision.gradients] + states * state_element)
+    if job.step.activation_offload:
+        size += scene.offloaded_activations
+    if job.optimizer.name.startswith("paged_"):
+        size += shard * states * state_element
+    return size
+
+
+def saving_bytes(job: Job, held: Shares, weights: WeightBytes, processes: int) -> float:
+    """full: rank 0 gathers weights and states of everything that trains. sharded and asynchronous: each process stages its shard."""
+    if job.checkpoint.format == "full" and job.layout.shards > 1:
+        states = state_elements_per_parameter(job.optimizer.name.removeprefix("paged_"))
+        return weights.total + trainable(job).total * states * DTYPE_BYTES[job.optimizer.state_dtype]
+    if job.checkpoint.asynchronous:
+        return processes * (held.weights + held.optimizer_states)
+    return 0.0
