@@ -22,7 +22,9 @@ class DeviceOverheads(NamedTuple):
     context_bytes: Bounds
     """the CUDA context with the kernels that a training step loads; outside torch's counters"""
     communicator_bytes: Bounds
-    """one NCCL communicator; outside torch's counters; none on a single GPU"""
+    """one NCCL communicator within a node; outside torch's counters; none on a single GPU"""
+    communicator_between_nodes_bytes: Bounds
+    """one that joins nodes"""
     cublas_workspace_bytes: int
     """of all handles of a training step together; inside torch's allocated counter"""
 
@@ -46,7 +48,8 @@ def _overheads(architecture: str) -> DeviceOverheads:
         own = next((own for start in _families(architecture) if (own := rows.get((what, start)))), None)
         return own or rows[what, ""]
 
-    return DeviceOverheads(bounds("context"), bounds("communicator"), int(bounds("cublas_workspace").likely) * CUBLAS_HANDLES)
+    return DeviceOverheads(
+        bounds("context"), bounds("communicator"), bounds("communicator_between_nodes"), int(bounds("cublas_workspace").likely) * CUBLAS_HANDLES)
 
 
 def _families(architecture: str) -> tuple[str, ...]:

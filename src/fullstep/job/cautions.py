@@ -65,5 +65,19 @@ CAUTIONS: dict[str, CautionKind] = {
         "Rows are longer than the model's positions",
         "The configuration states a maximum position below batch.sequence_tokens; training beyond it needs changed positions.",
     ),
+    "F100": CautionKind(
+        "Logits and loss are the peak",
+        "Tokens times vocabulary, two to four times over in float32, are often the largest tensors of a step, also of small models."
+        " A fused linear cross entropy (step.loss = fused) never makes them; a chunked or in-place one makes fewer.",
+    ),
+    "F101": CautionKind(
+        "The longest row decides",
+        "Padded rows make a step as large as its longest row. Size for the configured length, and run the longest rows first.",
+    ),
+    "F102": CautionKind(
+        "Adapters on stacked experts are not counted",
+        "transformers 5 keeps all experts of a block in one parameter. peft adapts it by building the whole changed parameter in"
+        " every forward pass, which the formulas do not cover. Adapt attention only, or measure.",
+    ),
 }
 """code -> what it means"""

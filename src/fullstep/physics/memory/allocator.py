@@ -11,7 +11,6 @@ from fullstep.job import Job
 from fullstep.physics.memory.sharding import FSDP
 from fullstep.quantities import Bounds
 
-
 CHECKED_FRAMEWORKS = ("transformers", "fms_acceleration")
 """whose published runs the estimate was checked against (see the accuracy table)"""
 

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fullstep.models import Block, Linear, Norm
-from fullstep.physics.memory.kernels import Kernels
-from fullstep.physics.memory.layers import FLOAT32, linear, norm
+from fullstep.physics.memory.kernels import FLOAT32, Kernels
+from fullstep.physics.memory.layers import linear, norm
 from fullstep.physics.memory.tape import Tape
 
 
-def attention(tape: Tape, kernels: Kernels, source: int, block: Block, linears: dict[str, Linear], norms: dict[str, Norm]) -> int:
+class Parts(NamedTuple):
+    """A block with its linears by role and its norms by place."""
+
+    block: Block
+    linears: dict[str, Linear]
+    norms: dict[str, Norm]
+
+
+def attention(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
     """From the normed input to the output projection."""
-    shape = block.attention
+    shape, linears = parts.block.attention, parts.linears
     if shape.kind == "latent":
-        query, key, value = _latent_heads(tape, kernels, source, block, linears, norms)
+        query, key, value = _latent_heads(tape, kernels, source, parts)
         value_width = shape.heads * shape.value_head_dim
         query_width = key_width = shape.heads * shape.head_dim
     else:
         query_width = shape.heads * shape.head_dim
         key_width = shape.key_value_heads * shape.head_dim
         value_width = shape.key_value_heads * shape.value_head_dim
-        query, key, value = _standard_heads(tape, kernels, source, block, linears, norms)
+        query, key, value = _standard_heads(tape, kernels, source, parts)
     compute, tokens = kernels.compute, kernels.tokens
     out_width = shape.heads * shape.value_head_dim
     query, key, value = (_in_compute_dtype(tape, kernels, *pair) for pair in ((query, query_width), (key, key_width), (value, value_width)))
     if kernels.extra_keys:
         tokens_of_keys = tokens + kernels.rows * kernels.extra_keys
-        key, value = (tape.op((tensor,), tape.size(tensor) * tokens_of_keys / tokens) for tensor in (key, value))
+        key, value = (tape.op((tensor,), tape.size(tensor) * tokens_of_keys / tokens, trains=True) for tensor in (key, value))
     grouped = key_width < query_width
     if grouped and kernels.repeats_keys and not (kernels.attention == "eager" and shape.key_value_heads == 1):
         key = tape.op((key,), tape.size(key) * query_width / key_width)
         value = tape.op((value,), tape.size(value) * out_width / value_width)
         key_width, value_width, grouped = query_width, out_width, False
     if kernels.attention == "eager":
-        mixed = _eager(tape, kernels, query, key, value, block, out_width)
+        mixed = _eager(tape, kernels, (query, key, value), parts)
     else:
         # flash backward makes float32 sums for the query gradient, and whole heads of key and value gradients where they are shared
         expanded = 2 * query_width * compute if grouped else 0
@@ -41,7 +51,7 @@ def attention(tape: Tape, kernels: Kernels, source: int, block: Block, linears: 
             extra_saved=FLOAT32 * tokens * shape.heads + _mask_bytes(kernels),
             backward_work=tokens * (query_width * FLOAT32 + expanded),
         )  # fmt: skip
-    inner = norms.get("attention_inner")
+    inner = parts.norms.get("attention_inner")
     if inner is not None:
         mixed = norm(tape, kernels, mixed, inner, out_width)
     return linear(tape, kernels, mixed, linears["attention_output"])
@@ -60,10 +70,9 @@ def _mask_bytes(kernels: Kernels) -> float:
     return float(kernels.rows * kernels.sequence_tokens * (kernels.sequence_tokens + kernels.extra_keys) * kernels.compute)
 
 
-def _standard_heads(
-    tape: Tape, kernels: Kernels, source: int, block: Block, linears: dict[str, Linear], norms: dict[str, Norm]
-) -> tuple[int, int, int]:
-    shape, tokens, compute = block.attention, kernels.tokens, kernels.compute
+def _standard_heads(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> tuple[int, int, int]:
+    linears, norms = parts.linears, parts.norms
+    shape, tokens, compute = parts.block.attention, kernels.tokens, kernels.compute
     query_width, key_width = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     fused = linears.get("query_key_value")
     if fused is not None:
@@ -91,11 +100,10 @@ def _rotate(tape: Tape, source: int) -> int:
     return tape.op((source,), size, forward_work=2 * size, backward_work=2 * size, cheap=True)
 
 
-def _latent_heads(
-    tape: Tape, kernels: Kernels, source: int, block: Block, linears: dict[str, Linear], norms: dict[str, Norm]
-) -> tuple[int, int, int]:
+def _latent_heads(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> tuple[int, int, int]:
     """Multi-head latent attention: compressed queries and keys are normed, expanded to all heads, and joined with their rotated part."""
-    shape, tokens, compute = block.attention, kernels.tokens, kernels.compute
+    linears, norms = parts.linears, parts.norms
+    shape, tokens, compute = parts.block.attention, kernels.tokens, kernels.compute
     head_width = tokens * shape.heads * shape.head_dim * compute
     if "query_down" in linears:
         low = linear(tape, kernels, source, linears["query_down"])
@@ -113,9 +121,10 @@ def _latent_heads(
     return query, key, expanded
 
 
-def _eager(tape: Tape, kernels: Kernels, query: int, key: int, value: int, block: Block, out_width: int) -> int:
+def _eager(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Parts) -> int:
     """Scores, scale, mask, softmax in float32 (kept), back to the compute dtype (kept), times values."""
-    shape = block.attention
+    query, key, value = heads
+    shape = parts.block.attention
     cells = float(kernels.rows * shape.heads * kernels.sequence_tokens**2)
     compute = kernels.compute
     scores = tape.op((query, key), cells * compute, saves=(query, key))
@@ -129,6 +138,6 @@ def _eager(tape: Tape, kernels: Kernels, query: int, key: int, value: int, block
     shares = tape.op((scores,), tape.size(scores), saves_output=True)
     if widens:
         shares = tape.op((shares,), cells * compute)
-    if block.dropouts:
+    if parts.block.dropouts:
         shares = tape.op((shares,), cells * compute, extra_saved=cells)
-    return tape.op((shares, value), kernels.tokens * out_width * compute, saves=(shares, value))
+    return tape.op((shares, value), kernels.tokens * shape.heads * shape.value_head_dim * compute, saves=(shares, value))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fullstep.models import Block, Linear
-from fullstep.physics.memory.attention import attention
-from fullstep.physics.memory.kernels import Kernels
-from fullstep.physics.memory.layers import FLOAT32, activation, add, linear, norm, product
+from fullstep.models import Block
+from fullstep.physics.memory.adapters import bottleneck
+from fullstep.physics.memory.attention import Parts, attention
+from fullstep.physics.memory.kernels import FLOAT32, Kernels
+from fullstep.physics.memory.layers import activation, add, linear, norm, product
 from fullstep.physics.memory.tape import Profile, Tape
 
 
@@ -15,23 +16,24 @@ from fullstep.physics.memory.tape import Profile, Tape
 def block_profile(block: Block, kernels: Kernels, hidden: int) -> Profile:
     """Bytes of one block for one micro-batch. ``hidden`` is the width of the stream."""
     tape = Tape(kernels.tokens * hidden * kernels.residual, recomputes=kernels.compile)
-    linears = {linear_.role: linear_ for linear_ in block.linears}
-    norms = {norm_.place: norm_ for norm_ in block.norms}
-    stream = 0
+    parts = Parts(block, {linear_.role: linear_ for linear_ in block.linears}, {norm_.place: norm_ for norm_ in block.norms})
+    norms, stream = parts.norms, 0
     entered = norm(tape, kernels, stream, norms["attention_input"]) if "attention_input" in norms else stream
-    mixed = attention(tape, kernels, entered, block, linears, norms)  # type: ignore[arg-type]
+    mixed = attention(tape, kernels, entered, parts)
     if "attention_output" in norms:
         mixed = norm(tape, kernels, mixed, norms["attention_output"], hidden)
     mixed = dropout(tape, kernels, mixed, hidden) if block.dropouts else mixed
+    mixed = bottleneck(tape, kernels, mixed, hidden)
     if not block.parallel_residual:
         stream = add(tape, stream, mixed)
         entered = norm(tape, kernels, stream, norms["feed_forward_input"]) if "feed_forward_input" in norms else stream
     elif "feed_forward_input" in norms:
         entered = norm(tape, kernels, stream, norms["feed_forward_input"])
-    fed = feed_forward(tape, kernels, entered, block, linears)  # type: ignore[arg-type]
+    fed = feed_forward(tape, kernels, entered, parts)
     if "feed_forward_output" in norms:
         fed = norm(tape, kernels, fed, norms["feed_forward_output"], hidden)
     fed = dropout(tape, kernels, fed, hidden) if block.dropouts else fed
+    fed = bottleneck(tape, kernels, fed, hidden)
     add(tape, add(tape, stream, mixed) if block.parallel_residual else stream, fed)
     return tape.play()
 
@@ -41,13 +43,14 @@ def dropout(tape: Tape, kernels: Kernels, source: int, width: int) -> int:
     return tape.op((source,), tape.size(source), extra_saved=kernels.tokens * width)
 
 
-def feed_forward(tape: Tape, kernels: Kernels, source: int, block: Block, linears: dict[str, Linear]) -> int:
+def feed_forward(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
     """Dense, or experts, or experts with shared ones beside."""
-    if block.feed_forward.experts == 0:
-        return _dense(tape, kernels, source, block.feed_forward.activation, linears, "")
-    routed = _experts(tape, kernels, source, block, linears)
-    if block.feed_forward.shared_intermediate:
-        shared = _dense(tape, kernels, source, block.feed_forward.activation, linears, "shared_")
+    shape, linears = parts.block.feed_forward, parts.linears
+    if shape.experts == 0:
+        return _dense(tape, kernels, source, parts)
+    routed = _experts(tape, kernels, source, parts)
+    if shape.shared_intermediate:
+        shared = _dense(tape, kernels, source, parts, prefix="shared_")
         if "shared_router" in linears:
             gate = linear(tape, kernels, source, linears["shared_router"])
             shared = product(tape, gate, shared)
@@ -55,38 +58,39 @@ def feed_forward(tape: Tape, kernels: Kernels, source: int, block: Block, linear
     return routed
 
 
-def _dense(tape: Tape, kernels: Kernels, source: int, name: str, linears: dict[str, Linear], prefix: str) -> int:
+def _dense(tape: Tape, kernels: Kernels, source: int, parts: Parts, *, prefix: str = "", tokens: float | None = None) -> int:
+    """Up (and gate), activation, down: of a dense layer, of shared experts (``prefix``), or of experts' rows (``tokens``)."""
+    linears, name = parts.linears, parts.block.feed_forward.activation
     joined = linears.get(prefix + "gate_up")
     if joined is not None:
-        both = linear(tape, kernels, source, joined)
+        both = linear(tape, kernels, source, joined, tokens)
         inner = tape.op((both,), tape.size(both) / 2, saves=(both,), cheap=True)
         inner = tape.op((both, inner), tape.size(both) / 2, saves=(both, inner), cheap=True)
     elif prefix + "gate" in linears:
-        gate = activation(tape, kernels, linear(tape, kernels, source, linears[prefix + "gate"]), name)
-        inner = product(tape, gate, linear(tape, kernels, source, linears[prefix + "up"]))
+        gate = activation(tape, kernels, linear(tape, kernels, source, linears[prefix + "gate"], tokens), name)
+        inner = product(tape, gate, linear(tape, kernels, source, linears[prefix + "up"], tokens))
     else:
-        inner = activation(tape, kernels, linear(tape, kernels, source, linears[prefix + "up"]), name)
-    return linear(tape, kernels, inner, linears[prefix + "down"])
+        inner = activation(tape, kernels, linear(tape, kernels, source, linears[prefix + "up"], tokens), name)
+    return linear(tape, kernels, inner, linears[prefix + "down"], tokens)
 
 
-def _experts(tape: Tape, kernels: Kernels, source: int, block: Block, linears: dict[str, Linear]) -> int:
+def _experts(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
     """Each token's row is copied once per expert that it goes to, passes that expert, is weighted and summed up again.
 
     Grouped products take all rows at once. One expert after another (a loop over modules) keeps as much for backward, but only
     one expert's gradients and temporaries exist at a time; rows are taken to be spread evenly.
     """
-    shape = block.feed_forward
-    rows = kernels.tokens * shape.experts_per_token
-    width = linears["down"].outputs
+    shape, linears = parts.block.feed_forward, parts.linears
+    rows = float(kernels.tokens * shape.experts_per_token)
     router = linears.get("router")
     weights = linear(tape, kernels, source, router) if router is not None else source
     shares = tape.op((weights,), kernels.tokens * shape.experts * FLOAT32, saves_output=True)
-    size = kernels.tokens * width * kernels.compute
+    size = kernels.tokens * linears["down"].outputs * kernels.compute
     if kernels.stacks_experts:
-        weighted = _expert_rows(tape, kernels, source, shares, rows, linears, shape.activation)
+        weighted = _expert_rows(tape, kernels, (source, shares), parts, rows)
         return tape.op((weighted,), size)
     one = Tape(size)
-    _expert_rows(one, kernels, 0, one.tensor(0), rows / shape.experts, linears, shape.activation)
+    _expert_rows(one, kernels, (0, one.tensor(0)), parts, rows / shape.experts)
     profile = one.play()
     return tape.op(
         (source, shares), size, extra_saved=profile.saved * shape.experts, trains=kernels.trains_weights,
@@ -96,22 +100,9 @@ def _experts(tape: Tape, kernels: Kernels, source: int, block: Block, linears: d
     )  # fmt: skip
 
 
-def _expert_rows(
-    tape: Tape, kernels: Kernels, source: int, shares: int, rows: float, linears: dict[str, Linear], name: str
-) -> int:
-    """Rows picked out, through gate, up and down, and weighted by the router's share."""
-    down = linears["down"]
-    size = rows * down.outputs * kernels.compute
-    picked = tape.op((source,), size)
-    joined = linears.get("gate_up")
-    if joined is not None:
-        both = linear(tape, kernels, picked, joined, rows)
-        inner = tape.op((both,), tape.size(both) / 2, saves=(both,), cheap=True)
-        inner = tape.op((both, inner), tape.size(both) / 2, saves=(both, inner), cheap=True)
-    elif "gate" in linears:
-        gate = activation(tape, kernels, linear(tape, kernels, picked, linears["gate"], rows), name)
-        inner = product(tape, gate, linear(tape, kernels, picked, linears["up"], rows))
-    else:
-        inner = activation(tape, kernels, linear(tape, kernels, picked, linears["up"], rows), name)
-    out = linear(tape, kernels, inner, down, rows)
+def _expert_rows(tape: Tape, kernels: Kernels, given: tuple[int, int], parts: Parts, rows: float) -> int:
+    """Rows picked out of ``given``'s first tensor, through the experts, and weighted by the router's shares, its second."""
+    source, shares = given
+    size = rows * parts.linears["down"].outputs * kernels.compute
+    out = _dense(tape, kernels, tape.op((source,), size), parts, tokens=rows)
     return tape.op((out, shares), size, saves=(out,))

@@ -109,7 +109,7 @@ def gradient_sizes(job: Job, *, gradients_exist: bool) -> tuple[int, int]:
 
 def _adapter_kernels(job: Job, compute: int, *, gradients_exist: bool) -> AdapterKernels | None:
     method, precision = job.method, job.precision
-    if method.kind == "full" or not method.targets:
+    if method.kind == "full":
         return None
     width = DTYPE_BYTES[precision.adapters]
     quantized = method.quantization != "none"

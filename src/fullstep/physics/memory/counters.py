@@ -45,7 +45,11 @@ def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
         likely,
         likely + spread.above * peak + (allocated.high - peak),
     )
+    if room is not None and room - outside.low > reserved.likely:  # the cache stops where the card ends
+        reserved = reserved._replace(high=max(allocated.high, min(reserved.high, room - outside.low)))
     device = reserved + outside
+    if room is not None and device.high > room > device.likely and allocated.high + outside.high <= room:
+        device = device._replace(high=float(room))
     unavoidable = facts.unavoidable_fragmentation
     needed = Bounds(
         allocated.low * (1 + unavoidable.low) + outside.low,
@@ -57,10 +61,11 @@ def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
 
 def _outside(job: Job) -> Bounds:
     """What is on the card beside torch's allocator: the context, and a communicator where several GPUs work together."""
-    overheads = device_overheads(job.machine.card)
-    if job.machine.gpus * job.machine.nodes > 1 and job.layout.strategy not in ("single", "layer_split"):
-        return overheads.context_bytes + overheads.communicator_bytes
-    return overheads.context_bytes
+    overheads, machine = device_overheads(job.machine.card), job.machine
+    if machine.gpus * machine.nodes == 1 or job.layout.strategy in ("single", "layer_split"):
+        return overheads.context_bytes
+    communicator = overheads.communicator_bytes if machine.nodes == 1 else overheads.communicator_between_nodes_bytes
+    return overheads.context_bytes + communicator
 
 
 def _pools(job: Job, scene: Scene, instants: tuple[Instant, ...], facts: AllocatorFacts) -> float:

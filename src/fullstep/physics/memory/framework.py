@@ -36,7 +36,7 @@ def is_reentrant(job: Job) -> bool:
 
 
 REPEATS_KEYS_UNDER_FLASH = frozenset(("mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2"))
-"""model types whose flash attention class copied keys and values to all heads (repeat_kv) before transformers 4.48 gave all one attention"""
+"""model types whose flash attention class copied keys and values to all heads (repeat_kv), until 4.48 gave all models one attention"""
 
 
 def repeats_keys(job: Job, kernel: str) -> bool:

@@ -7,10 +7,9 @@ from math import ceil
 from typing import Literal, NamedTuple
 
 from fullstep.models import Linear, ModelShape
-from fullstep.physics.memory.kernels import Kernels
-from fullstep.physics.memory.layers import FLOAT32, linear, norm
+from fullstep.physics.memory.kernels import FLOAT32, Kernels
+from fullstep.physics.memory.layers import linear, norm
 from fullstep.physics.memory.tape import Profile, Tape
-
 
 CHUNKS = 8
 """torchtune's CEWithChunkedOutputLoss splits the rows in eight"""
@@ -97,7 +96,7 @@ def _whole(tape: Tape, logits: int, habit: LossHabit, widening: float) -> None:
 
 
 def _chunked(tape: Tape, logits: int, habit: LossHabit, widening: float) -> None:
-    """Cross entropy chunk by chunk: what is kept per chunk is its log-softmax; a compiled one keeps the chunk itself and one value per row."""
+    """Cross entropy chunk by chunk keeps each chunk's log-softmax; a compiled one the chunk itself and one value per row."""
     size = tape.size(logits)
     if habit.compiled:
         tape.op((logits,), 0, saves=(logits,), forward_work=size * widening / CHUNKS)

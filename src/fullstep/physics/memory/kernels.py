@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+FLOAT32 = 4
+"""bytes of one element"""
+
 AttentionKernel = Literal["eager", "flash", "efficient"]
 
 
@@ -19,7 +22,7 @@ class AdapterKernels(NamedTuple):
     new_gradient: int
     """as in Kernels"""
     casts_input: bool
-    """the input is copied to the adapters' dtype before the first product (peft: when it differs, and not under a 4-bit layer in autocast)"""
+    """the input is copied to the adapters' dtype first (peft: where it differs, but not under a 4-bit layer in autocast)"""
 
 
 class Kernels(NamedTuple):

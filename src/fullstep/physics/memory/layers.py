@@ -8,10 +8,10 @@ llama block, 20 h + 4 kv + 8 f + 4 heads + 8 per token in bfloat16, follow from 
 from __future__ import annotations
 
 from fullstep.models import Linear, Norm
-from fullstep.physics.memory.kernels import AdapterKernels, Kernels
+from fullstep.physics.memory.adapters import adapted, scaled_input
+from fullstep.physics.memory.kernels import FLOAT32, Kernels
 from fullstep.physics.memory.tape import Tape
 
-FLOAT32 = 4
 COLUMN_SUM_BYTES = 8
 """torch sums a gradient over all rows (for a scale or shift) through two float32 buffers of its size"""
 _COMPOSITE_ACTIVATIONS = frozenset({"gelu_new", "gelu_fast", "quick_gelu", "gelu_accurate"})
@@ -62,7 +62,7 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     compute = kernels.stored if stacked and shape.copies > 1 else kernels.compute  # grouped products are not on autocast's list
     quantized = kernels.quantized and not stacked
     trains = kernels.trains_weights
-    source = _scaled_input(tape, kernels, source, shape, tokens)
+    source = scaled_input(tape, kernels, source, shape, tokens)
     given = source
     if tape.size(source) != tokens * shape.inputs * compute:
         given = tape.op((source,), tokens * shape.inputs * compute)
@@ -76,66 +76,8 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     )  # fmt: skip
     adapter = kernels.adapter
     if adapter is not None and shape.name in adapter.targets and not stacked:
-        return _adapted(tape, kernels, adapter, source, given, output, shape, tokens)
+        return adapted(tape, kernels, (source, given, output), shape, tokens)
     return output
-
-
-def _scaled_input(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: float) -> int:
-    """ia3 on the feed-forward's last product scales its input, in the adapter's dtype (kept), and casts back."""
-    adapter = kernels.adapter
-    if adapter is None or adapter.kind != "ia3" or shape.name not in adapter.targets or shape.role != "down":
-        return source
-    size = tokens * shape.inputs * adapter.element_bytes
-    wide = source if tape.size(source) == size else tape.op((source,), size)
-    scaled = tape.op((wide,), size, saves=(wide,), trains=True)
-    return scaled if size == tape.size(source) else tape.op((scaled,), tape.size(source))
-
-
-def _adapted(
-    tape: Tape, kernels: Kernels, adapter: AdapterKernels, source: int, given: int, output: int, shape: Linear, tokens: float
-) -> int:
-    """output + scaling * B(A(dropout(x))): keeps the input of A (cast and dropped out) and of B.
-
-    ia3 scales the output, or the input of the feed-forward's last product. dora: see :func:`_magnitude`.
-    """
-    if adapter.kind == "ia3" and shape.role == "down":
-        return output
-    if adapter.kind == "ia3":
-        wide = tape.op((output,), tokens * shape.outputs * adapter.element_bytes, saves=(output,), trains=True)
-        return tape.op((wide,), tape.size(output))
-    if adapter.kind not in ("lora", "qlora", "dora"):
-        return output
-    width = adapter.element_bytes
-    inner = kernels.compute if kernels.autocast else width
-    small_gradient = adapter.rank * (shape.inputs + shape.outputs) * adapter.new_gradient
-    if kernels.fused and kernels.quantized:  # one kernel for base and adapter: keeps its input, and what dropout left of it
-        dropped = (tape.tensor(tokens * shape.inputs * kernels.compute),) if adapter.dropout else ()
-        return tape.op((given, output), tape.size(output), saves=(given, *dropped), weight_gradient=small_gradient, trains=True, view=True)
-    entry = source
-    elements = tokens * shape.inputs
-    if adapter.casts_input and tape.size(entry) != elements * width:
-        entry = tape.op((entry,), elements * width)
-    if adapter.dropout:
-        entry = tape.op((entry,), tape.size(entry), extra_saved=elements)
-    if kernels.autocast and tape.size(entry) != elements * kernels.compute:
-        entry = tape.op((entry,), elements * kernels.compute)
-    low = tape.op((entry,), tokens * adapter.rank * inner, saves=(entry,), trains=True, weight_gradient=adapter.rank * shape.inputs * adapter.new_gradient)
-    high = tape.op((low,), tokens * shape.outputs * inner, saves=(low,), trains=True, weight_gradient=adapter.rank * shape.outputs * adapter.new_gradient)
-    scaled = tape.op((high,), tape.size(high))
-    if adapter.kind == "dora":
-        scaled = _magnitude(tape, adapter, output, scaled, shape, tokens * shape.outputs)
-    total = max(tape.size(output), tape.size(scaled))
-    joined = tape.op((output, scaled), total, view=total == tape.size(output))
-    return joined if total == tape.size(output) else tape.op((joined,), tape.size(output))
-
-
-def _magnitude(tape: Tape, adapter: AdapterKernels, output: int, scaled: int, shape: Linear, elements: float) -> int:
-    """dora: (m - 1) * W x + m * B A x with the magnitude m over the merged column norm; both products are kept for m's gradient."""
-    wide = max(tape.size(scaled), elements * adapter.element_bytes)
-    merged = float(shape.inputs * shape.outputs * adapter.element_bytes)
-    base = tape.op((output,), wide, saves=(output,), trains=True, forward_work=2 * merged)
-    low = tape.op((scaled,), wide, saves=(scaled,), trains=True)
-    return tape.op((base, low), wide, view=True)
 
 
 def activation(tape: Tape, kernels: Kernels, source: int, name: str) -> int:

@@ -29,7 +29,7 @@ def load_bytes(job: Job, held: Shares, weights: WeightBytes) -> float:
     if job.layout.strategy in (*FSDP, "zero3"):
         if job.step.framework == "torch" and job.layout.loading == "every_rank":
             return weights.total
-        return held.weights + max(weights.outside, *weights.per_block)
+        return held.weights + max((weights.outside, *weights.per_block))
     packed = 2.0 * largest if job.method.quantization != "none" else 0.0
     return held.weights + packed
 
@@ -69,5 +69,5 @@ def save_bytes(job: Job, held: Shares, gathered: Units) -> float:
     kept_gradients = held.gradients if job.step.gradients_cleared == "before_backward" else 0.0
     size = held.weights + held.optimizer_states + kept_gradients
     if job.checkpoint.format == "full" and job.layout.strategy in (*FSDP, "zero3"):
-        size += max(gathered.root, *gathered.blocks)
+        size += max((gathered.root, *gathered.blocks))
     return size

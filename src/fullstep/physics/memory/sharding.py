@@ -14,7 +14,8 @@ DEEPSPEED_BUCKET_ELEMENTS = 500_000_000
 """reduce_bucket_size of DeepSpeed's configuration, in elements"""
 DEEPSPEED_MAX_LIVE_PARAMETERS = 1_000_000_000
 """stage3_max_live_parameters"""
-DDP_BUCKET_BYTES = 25 * 2**20
+DEEPSPEED_SUB_GROUP_ELEMENTS = 1_000_000_000
+"""sub_group_size: elements that stage 3 steps at a time"""
 
 
 class Units(NamedTuple):
@@ -105,7 +106,7 @@ def units(job: Job, weights: WeightBytes, trains: Trainable) -> Units:
         for size, count in zip(weights.per_block, trains.adapters_per_block, strict=True)
     )
     if job.method.kind == "full":
-        gradients = tuple(block.parameters * gathered for block in shape.blocks)
+        gradients = tuple(float(block.parameters * gathered) for block in shape.blocks)
         root_gradients = float((shape.parameters - shape.block_parameters) * gathered)
     else:
         gradients = tuple(float(count * adapter_gathered) for count in trains.adapters_per_block)

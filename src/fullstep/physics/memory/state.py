@@ -14,6 +14,7 @@ ADAPTER_KINDS_ON_LINEARS = ("lora", "qlora", "dora")
 SMALL_TENSOR_ELEMENTS = 4096
 """bitsandbytes keeps the states of smaller tensors in float32"""
 
+
 class Trainable(NamedTuple):
     """Elements that train, by what they are. ``per_block`` follows the model's layers (one entry per kind of block)."""
 
@@ -140,7 +141,7 @@ def block_weight_bytes(block: Block, method: Method, element_bytes: int, unquant
 
 
 def stacks_experts(job: Job) -> bool:
-    """transformers keeps the experts of a block in one three-dimensional parameter since version 5; before, and elsewhere, they are modules."""
+    """transformers keeps the experts of a block in one parameter since version 5; before, and elsewhere, they are modules."""
     return job.step.framework in HUGGING_FACE and transformers_version(job) >= (5,)
 
 

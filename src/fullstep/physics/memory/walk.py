@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from fullstep.job import Job
 from fullstep.ledger import Holdings, Instant
 from fullstep.ledger.instants import At
 from fullstep.models import ModelShape
@@ -19,7 +18,8 @@ Checkpointing = Literal["none", "full", "selective"] | int
 class Landmark(NamedTuple):
     """A block at which a peak can lie: the first and the last of each kind. Peaks between them lie between theirs."""
 
-    index: int
+    position: int
+    """of the block, counted from the embedding on"""
     kind: int
     checkpointed: bool
     before: tuple[tuple[int, bool, int], ...]
@@ -102,7 +102,7 @@ class Scene:
     keeps_outputs: bool
     reentrant: bool
     retains_inputs: bool
-    """inputs of recomputed blocks and their gradients live until backward has ended (see ``estimate.retains_inputs``)"""
+    """inputs of recomputed blocks and their gradients live until backward has ended (see ``scene.retains_inputs``)"""
     offloads_activations: bool
     in_flight_offloads: int = 2
     offloaded_weights: float = 0
@@ -160,9 +160,9 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
         remembers = not mark.checkpointed and scene.checkpointing != "selective"
         work = costs.profile.forward_peak if remembers else costs.profile.forward_peak_unsaved
         copies = costs.copies + _alive_copies(scene, mark.before)
-        following = _neighbour(scene, mark.index, 1)
+        following = _neighbour(scene, mark.position, 1)
         scene.note(
-            at, f"block {mark.index}", gradients=gradients, activations=kept, temporaries=work + copies,
+            at, f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work + copies,
             gathered_parameters=_gathered(scene, costs, following),
         )  # fmt: skip
     copies = scene.head_copies + _alive_copies(scene, everything)
@@ -230,8 +230,8 @@ def _block_backward(
     else:
         work = profile.backward_peak
         kept += 0
-    earlier = _neighbour(scene, mark.index, -1)
-    later = _neighbour(scene, mark.index, 1)
+    earlier = _neighbour(scene, mark.position, -1)
+    later = _neighbour(scene, mark.position, 1)
     pending = later.reduced if later is not None and scene.prefetches else 0.0
     copies = _saved_copies(scene, mark.before) + costs.copies
     gathered = _gathered(scene, costs, earlier)
@@ -241,12 +241,12 @@ def _block_backward(
     kept += retained
     unit = max(0.0, profile.weight_gradient) if costs.gathered else 0.0
     scene.note(
-        "backward", f"block {mark.index}", gradients=gradients, activations=kept, temporaries=work + copies + pending,
+        "backward", f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work + copies + pending,
         gathered_parameters=gathered, logits_and_loss=held,
     )  # fmt: skip
     if unit:
         scene.note(
-            "backward", f"reduction of block {mark.index}", gradients=gradients + unit, activations=kept,
+            "backward", f"reduction of block {mark.position}", gradients=gradients + unit, activations=kept,
             temporaries=scene.stream + costs.reduced, gathered_parameters=gathered, logits_and_loss=held,
         )  # fmt: skip
 
@@ -259,8 +259,8 @@ def _after(mark: Landmark, totals: dict[tuple[int, bool], int]) -> dict[tuple[in
     return left
 
 
-def _neighbour(scene: Scene, index: int, step: int) -> BlockCosts | None:
-    at = index + step
+def _neighbour(scene: Scene, position: int, step: int) -> BlockCosts | None:
+    at = position + step
     return scene.blocks[scene.shape.layers[at]] if 0 <= at < len(scene.shape.layers) else None
 
 
@@ -283,16 +283,14 @@ def _saved_copies(scene: Scene, counts: tuple[tuple[int, bool, int], ...]) -> fl
     return sum(scene.blocks[kind].copies * count for kind, checkpointed, count in counts if not checkpointed)
 
 
-def walk_step(scene: Scene, job: Job, forward_gradients: float) -> tuple[Instant, ...]:
-    """The instants of the steady step, in order."""
-    accumulates = job.batch.accumulation > 1
-    walk_forward(scene, "forward", forward_gradients)
+def walk_step(scene: Scene, *, accumulates: bool, old_gradients: float) -> tuple[Instant, ...]:
+    """The instants of the steady step, in order. ``old_gradients``: bytes left from the step before while the first forward runs."""
+    walk_forward(scene, "forward", old_gradients)
     walk_backward(scene, gradients_exist=False)
     if accumulates:
         walk_forward(scene, "second_forward", scene.gradients)
         walk_backward(scene, gradients_exist=True)
-    scene.note(
-        "optimizer_step", "optimizer", gradients=scene.gradients + scene.extra_step_gradients, temporaries=scene.step_temporaries
-    )
+    gradients = scene.gradients + scene.extra_step_gradients
+    scene.note("optimizer_step", "optimizer", gradients=gradients, temporaries=scene.step_temporaries)
     order: tuple[At, ...] = ("forward", "loss", "backward", "second_forward", "optimizer_step")
     return tuple(scene.instants[at] for at in order if at in scene.instants)

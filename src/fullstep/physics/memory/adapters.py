@@ -1,0 +1,93 @@
+"""What adapters add to the operations of a block, as peft writes them.
+
+Source: peft 0.21 tuners/lora/layer.py, lora/bnb.py, lora/dora.py, ia3/layer.py; the fused kernels: fms_acceleration_foak.
+"""
+
+from __future__ import annotations
+
+from fullstep.models import Linear
+from fullstep.physics.memory.kernels import AdapterKernels, Kernels
+from fullstep.physics.memory.tape import Tape
+
+
+def scaled_input(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: float) -> int:
+    """ia3 on the feed-forward's last product scales its input, in the adapter's dtype (kept), and casts back."""
+    adapter = kernels.adapter
+    if adapter is None or adapter.kind != "ia3" or shape.name not in adapter.targets or shape.role != "down":
+        return source
+    size = tokens * shape.inputs * adapter.element_bytes
+    wide = source if tape.size(source) == size else tape.op((source,), size)
+    scaled = tape.op((wide,), size, saves=(wide,), trains=True)
+    return scaled if size == tape.size(source) else tape.op((scaled,), tape.size(source))
+
+
+def adapted(tape: Tape, kernels: Kernels, tensors: tuple[int, int, int], shape: Linear, tokens: float) -> int:
+    """output + scaling * B(A(dropout(x))): keeps the input of A (cast and dropped out) and of B.
+
+    ia3 scales the output, or the input of the feed-forward's last product. dora: see :func:`_magnitude`. ``tensors``: the layer's
+    input, the same as the product reads it, and the product's output.
+    """
+    source, given, output = tensors
+    adapter = kernels.adapter
+    assert adapter is not None
+    if adapter.kind == "ia3" and shape.role == "down":
+        return output
+    if adapter.kind == "ia3":
+        wide = tape.op((output,), tokens * shape.outputs * adapter.element_bytes, saves=(output,), trains=True)
+        return tape.op((wide,), tape.size(output))
+    if adapter.kind not in ("lora", "qlora", "dora"):
+        return output
+    width = adapter.element_bytes
+    inner = kernels.compute if kernels.autocast else width
+    small_gradient = adapter.rank * (shape.inputs + shape.outputs) * adapter.new_gradient
+    if kernels.fused and kernels.quantized:  # one kernel for base and adapter: keeps its input, and what dropout left of it
+        dropped = (tape.tensor(tokens * shape.inputs * kernels.compute),) if adapter.dropout else ()
+        return tape.op((given, output), tape.size(output), saves=(given, *dropped), weight_gradient=small_gradient, trains=True, view=True)
+    entry = source
+    elements = tokens * shape.inputs
+    if adapter.casts_input and tape.size(entry) != elements * width:
+        entry = tape.op((entry,), elements * width)
+    if adapter.dropout:
+        entry = tape.op((entry,), tape.size(entry), extra_saved=elements)
+    if kernels.autocast and tape.size(entry) != elements * kernels.compute:
+        entry = tape.op((entry,), elements * kernels.compute)
+    low = tape.op(
+        (entry,), tokens * adapter.rank * inner, saves=(entry,), trains=True,
+        weight_gradient=adapter.rank * shape.inputs * adapter.new_gradient,
+    )  # fmt: skip
+    high = tape.op(
+        (low,), tokens * shape.outputs * inner, saves=(low,), trains=True,
+        weight_gradient=adapter.rank * shape.outputs * adapter.new_gradient,
+    )  # fmt: skip
+    scaled = tape.op((high,), tape.size(high))
+    if adapter.kind == "dora":
+        scaled = _magnitude(tape, adapter, (output, scaled), shape, tokens)
+    total = max(tape.size(output), tape.size(scaled))
+    joined = tape.op((output, scaled), total, view=total == tape.size(output))
+    return joined if total == tape.size(output) else tape.op((joined,), tape.size(output))
+
+
+def _magnitude(tape: Tape, adapter: AdapterKernels, products: tuple[int, int], shape: Linear, tokens: float) -> int:
+    """dora: (m - 1) * W x + m * B A x with the magnitude m over the merged column norm; both products are kept for m's gradient."""
+    output, scaled = products
+    wide = max(tape.size(scaled), tokens * shape.outputs * adapter.element_bytes)
+    merged = float(shape.inputs * shape.outputs * adapter.element_bytes)
+    base = tape.op((output,), wide, saves=(output,), trains=True, forward_work=2 * merged)
+    low = tape.op((scaled,), wide, saves=(scaled,), trains=True)
+    return tape.op((base, low), wide, view=True)
+
+
+def bottleneck(tape: Tape, kernels: Kernels, source: int, hidden: int) -> int:
+    """Down to the rank, an activation, up again, added to the input (Houlsby et al. 2019): keeps the input and both narrow tensors."""
+    adapter = kernels.adapter
+    if adapter is None or adapter.kind != "bottleneck":
+        return source
+    inner = kernels.compute if kernels.autocast else adapter.element_bytes
+    size = kernels.tokens * hidden * inner
+    entry = source if tape.size(source) == size else tape.op((source,), size)
+    gradient = (hidden + 1) * adapter.rank * adapter.new_gradient
+    low = tape.op((entry,), kernels.tokens * adapter.rank * inner, saves=(entry,), trains=True, weight_gradient=gradient)
+    active = tape.op((low,), tape.size(low), saves=(low,))
+    high = tape.op((active,), size, saves=(active,), trains=True, weight_gradient=gradient)
+    back = high if tape.size(source) == size else tape.op((high,), tape.size(source))
+    return tape.op((source, back), tape.size(source), view=True)
