@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-from dataclasses import asdict
 
 import pytest
 

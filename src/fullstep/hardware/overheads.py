@@ -49,7 +49,11 @@ def _overheads(architecture: str) -> DeviceOverheads:
         return own or rows[what, ""]
 
     return DeviceOverheads(
-        bounds("context"), bounds("communicator"), bounds("communicator_between_nodes"), int(bounds("cublas_workspace").likely) * CUBLAS_HANDLES)
+        context_bytes=bounds("context"),
+        communicator_bytes=bounds("communicator"),
+        communicator_between_nodes_bytes=bounds("communicator_between_nodes"),
+        cublas_workspace_bytes=int(bounds("cublas_workspace").likely) * CUBLAS_HANDLES,
+    )
 
 
 def _families(architecture: str) -> tuple[str, ...]:

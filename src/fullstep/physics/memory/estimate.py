@@ -37,7 +37,7 @@ def estimate_memory(job: Job) -> MemoryEstimate:
         reserved=found.reserved,
         device=found.device,
         needed=found.needed,
-        other_peaks=other_peaks(job, held, weights, gathered, scene),
+        other_peaks=other_peaks(job, weights, gathered, scene),
         host_bytes=host,
         host_at=host_at,
         cautions=memory_cautions(job, peak),

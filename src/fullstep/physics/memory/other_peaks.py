@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from fullstep.job import Job
 from fullstep.ledger import OtherPeaks
-from fullstep.physics.memory.sharding import FSDP, Shares, Units
+from fullstep.physics.memory.sharding import FSDP, Units
 from fullstep.physics.memory.state import WeightBytes
 from fullstep.physics.memory.walk import Scene
 from fullstep.quantities import DTYPE_BYTES
 
 
-def other_peaks(job: Job, held: Shares, weights: WeightBytes, gathered: Units, scene: Scene) -> OtherPeaks:
+def other_peaks(job: Job, weights: WeightBytes, gathered: Units, scene: Scene) -> OtherPeaks:
     """Bytes on one GPU at each of them; None where it does not happen."""
     return OtherPeaks(
-        load=load_bytes(job, held, weights),
+        load=load_bytes(job, weights, scene),
         evaluation=evaluation_bytes(job, scene) if job.evaluation.happens else None,
-        save=save_bytes(job, held, gathered),
+        save=save_bytes(job, gathered, scene),
     )
 
 
-def load_bytes(job: Job, held: Shares, weights: WeightBytes) -> float:
+def load_bytes(job: Job, weights: WeightBytes, scene: Scene) -> float:
     """On one GPU while the model is loaded and wrapped.
 
     Whole on every GPU: the stored weights, and beside 4-bit ones the matrix that is being packed. Sharded: the shard and the
@@ -29,9 +29,9 @@ def load_bytes(job: Job, held: Shares, weights: WeightBytes) -> float:
     if job.layout.strategy in (*FSDP, "zero3"):
         if job.step.framework == "torch" and job.layout.loading == "every_rank":
             return weights.total
-        return held.weights + max((weights.outside, *weights.per_block))
+        return scene.weights + max((weights.outside, *weights.per_block))
     packed = 2.0 * largest if job.method.quantization != "none" else 0.0
-    return held.weights + packed
+    return scene.weights + packed
 
 
 def evaluation_bytes(job: Job, scene: Scene) -> float:
@@ -64,10 +64,10 @@ def key_value_bytes_per_token(job: Job) -> float:
     return float(total * element)
 
 
-def save_bytes(job: Job, held: Shares, gathered: Units) -> float:
+def save_bytes(job: Job, gathered: Units, scene: Scene) -> float:
     """On one GPU: what is kept between steps, and for one full file from shards the unit that is being put together."""
-    kept_gradients = held.gradients if job.step.gradients_cleared == "before_backward" else 0.0
-    size = held.weights + held.optimizer_states + kept_gradients
+    kept_gradients = scene.gradients if job.step.gradients_cleared == "before_backward" else 0.0
+    size = scene.weights + scene.optimizer_states + kept_gradients
     if job.checkpoint.format == "full" and job.layout.strategy in (*FSDP, "zero3"):
         size += max((gathered.root, *gathered.blocks))
     return size
