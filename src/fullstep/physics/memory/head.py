@@ -52,14 +52,16 @@ def head_profile(shape: ModelShape, kernels: Kernels, habit: LossHabit) -> HeadP
         _fused(tape, head_kernels, entered, matrix)
         fused = tape.play()
         return HeadProfile(fused, norm_saved, 0.0, max(fused.forward_peak, fused.backward_peak) - norm_saved)
+    if habit.kernel == "chunked":
+        size = _chunked(tape, head_kernels, entered, matrix, habit)
+        chunked = tape.play()
+        pool = max(chunked.forward_peak, chunked.backward_peak) - norm_saved
+        return HeadProfile(chunked, norm_saved, size, pool)
     logits = linear(tape, head_kernels, entered, matrix)
     if shape.logit_softcap:
         size = tape.size(logits)
         logits = tape.op((tape.op((tape.op((logits,), size),), size, saves_output=True),), size)
-    if habit.kernel == "chunked":
-        _chunked(tape, logits, habit, habit.input_bytes / kernels.compute)
-    else:
-        _whole(tape, logits, habit, habit.input_bytes / kernels.compute)
+    _whole(tape, logits, habit, habit.input_bytes / kernels.compute)
     profile = tape.play()
     beside = tape.size(logits) + (profile.output if habit.kernel == "inplace" else 0)
     pool = max(profile.forward_peak, profile.backward_peak + beside) - norm_saved
@@ -95,14 +97,24 @@ def _whole(tape: Tape, logits: int, habit: LossHabit, widening: float) -> None:
     tape.op((scores,), 0, holds=held)
 
 
-def _chunked(tape: Tape, logits: int, habit: LossHabit, widening: float) -> None:
-    """Cross entropy chunk by chunk keeps each chunk's log-softmax; a compiled one the chunk itself and one value per row."""
-    size = tape.size(logits)
-    if habit.compiled:
-        tape.op((logits,), 0, saves=(logits,), forward_work=size * widening / CHUNKS)
-        return
-    scores = tape.op((logits,), size * widening, saves_output=True)
-    tape.op((scores,), 0)
+def _chunked(tape: Tape, kernels: Kernels, source: int, matrix: Linear, habit: LossHabit) -> float:
+    """Output matrix and cross entropy over CHUNKS parts of the rows, one after another; returns the bytes of all logits.
+
+    Kept for backward: each chunk's log-softmax in the loss's dtype; compiled, the chunk's logits and one value per row. Backward
+    makes the gradients of one chunk at a time (compiled: at once in the logits' own dtype), and adds each chunk's gradient of the
+    matrix to that of those before it.
+    """
+    logits = float(kernels.tokens * matrix.outputs * kernels.compute)
+    wide = logits * habit.input_bytes / kernels.compute
+    trains = kernels.trains_weights
+    weight_gradient = matrix.parameters * kernels.new_gradient if trains else 0
+    tape.op(
+        (source,), 0, saves=(source,) if trains else (), extra_saved=logits if habit.compiled else wide, trains=trains,
+        forward_work=wide / CHUNKS + (0 if habit.compiled else logits),
+        backward_work=((0 if habit.compiled else 2 * wide) + logits) / CHUNKS + (matrix.parameters * kernels.compute if trains else 0),
+        weight_gradient=weight_gradient,
+    )  # fmt: skip
+    return logits
 
 
 def _fused(tape: Tape, kernels: Kernels, source: int, matrix: Linear) -> None:

@@ -13,6 +13,7 @@ from fullstep.physics.memory.block import block_profile
 from fullstep.physics.memory.choices import block_kernels, compute_bytes, loss_habit, residual_bytes
 from fullstep.physics.memory.framework import is_reentrant
 from fullstep.physics.memory.head import head_profile
+from fullstep.physics.memory.kernels import Kernels
 from fullstep.physics.memory.sharding import (
     DEEPSPEED_BUCKET_ELEMENTS,
     DEEPSPEED_MAX_LIVE_PARAMETERS,
@@ -51,13 +52,13 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
             _block_costs(job, index, gathered, gathered_whole=whole, gradients_left=_trained_elements(job, trains, index) * per_element)
             for index in range(len(shape.blocks))
         ),
-        head=head_profile(shape, block_kernels(job, shape.blocks[-1], gradients_exist=False), habit),
+        head=head_profile(shape, _head_kernels(job, shape), habit),
         head_copies=float(head_elements * compute) if _head_is_copied(job, compute) else 0.0,
         caches_copies=job.method.kind == "full",
         root_gathered=gathered.root if sharded else 0.0,
         gathered_whole=whole,
         prefetches=sharded,
-        head_gradients_left=head_elements * (compute if sharded else per_element) if habit.trains_head else 0.0,
+        head_gradients_left=head_elements * _head_gradient_kept(job, per_element) if habit.trains_head else 0.0,
         head_gradient=float(head_elements * made) if habit.trains_head else 0.0,
         embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and (shape.tied or sharded) else 0.0,
         root_reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
@@ -69,6 +70,21 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         step_temporaries=_step_temporaries(job, held, trains),
         extra_step_gradients=_float32_gradients(job, trains),
     )
+
+
+def _head_kernels(job: Job, shape: ModelShape) -> Kernels:
+    """Those of a block; a tied head's gradient waits for the embedding's, also where the optimizer's step is part of backward."""
+    kernels = block_kernels(job, shape.blocks[-1], gradients_exist=False)
+    if job.optimizer.in_backward and shape.tied:
+        return kernels._replace(new_gradient=DTYPE_BYTES[job.precision.gradients], gradient_work=0)
+    return kernels
+
+
+def _head_gradient_kept(job: Job, per_element: float) -> float:
+    """Bytes per element of the output matrix's gradient between its own backward and the end."""
+    if job.layout.strategy in FSDP:
+        return compute_bytes(job)
+    return DTYPE_BYTES[job.precision.gradients] if job.optimizer.in_backward and job.shape.tied else per_element
 
 
 def _block_costs(job: Job, index: int, units: Units, *, gathered_whole: float, gradients_left: float) -> BlockCosts:
