@@ -110,7 +110,7 @@ def _chunked(tape: Tape, kernels: Kernels, source: int, matrix: Linear, habit: L
     weight_gradient = matrix.parameters * kernels.new_gradient if trains else 0
     tape.op(
         (source,), 0, saves=(source,) if trains else (), extra_saved=logits if habit.compiled else wide, trains=trains,
-        forward_work=wide / CHUNKS + (0 if habit.compiled else logits),
+        forward_work=0 if habit.compiled else wide / CHUNKS + logits,
         backward_work=((0 if habit.compiled else 2 * wide) + logits) / CHUNKS + (matrix.parameters * kernels.compute if trains else 0),
         weight_gradient=weight_gradient,
     )  # fmt: skip
