@@ -21,9 +21,9 @@ from typing import NamedTuple
 class Op(NamedTuple):
     """One operation. Sizes in bytes."""
 
-    inputs: tuple[int, ...]
+    inputs: Sequence[int]
     """tensors whose gradients backward makes (those that need one)"""
-    reads: tuple[int, ...]
+    reads: Sequence[int]
     """all tensors that forward reads"""
     output: int
     saved: tuple[int, ...]
@@ -102,24 +102,27 @@ class Tape:
         elementwise result, see ``recomputes``.
         ``holds``: tensors that the caller's local variables keep alive until this operation has run forward.
         """
-        flows = trains or any(self._gradient[tensor] for tensor in reads)
+        gradient = self._gradient
+        inputs = [tensor for tensor in reads if gradient[tensor]]
+        flows = trains or bool(inputs)
         self._sizes.append(output_bytes)
-        self._gradient.append(flows)
+        gradient.append(flows)
         output = len(self._sizes) - 1
         kept: tuple[int, ...] = ()
-        if flows:
+        if not flows:
+            backward_work = 0
+        else:
             kept = tuple(saves)
             if saves_output:
                 kept += (output,)
-            if self._recomputes and cheap:
+            if cheap and self._recomputes:
                 kept, again = self._origins(kept)
                 backward_work += again
             if extra_saved:
                 kept += (self.tensor(extra_saved),)
         if cheap and self._recomputes:
             self._origin[output] = tuple(reads)
-        inputs = tuple(dict.fromkeys(tensor for tensor in reads if self._gradient[tensor])) if flows else ()
-        self._ops.append(Op(inputs, (*reads, *holds), output, kept, forward_work, backward_work if flows else 0, weight_gradient, view))
+        self._ops.append(Op(inputs, (*reads, *holds) if holds else reads, output, kept, forward_work, backward_work, weight_gradient, view))
         return output
 
     def _origins(self, kept: tuple[int, ...]) -> tuple[tuple[int, ...], float]:
@@ -167,10 +170,13 @@ class Tape:
             for tensor in op.saved:
                 if tensor not in last_read and tensor != op.output:  # made beside the output
                     keeping += sizes[tensor]
-            peak = max(peak, keeping + op.forward_work)
-            passing_peak = max(passing_peak, passing + op.forward_work)
-            for tensor in dict.fromkeys(op.reads):
+            if keeping + op.forward_work > peak:
+                peak = keeping + op.forward_work
+            if passing + op.forward_work > passing_peak:
+                passing_peak = passing + op.forward_work
+            for tensor in op.reads:
                 if tensor and last_read[tensor] == index:
+                    last_read[tensor] = -1  # a tensor that an operation reads twice goes once
                     passing -= sizes[tensor]
                     if tensor not in kept:
                         keeping -= sizes[tensor]
@@ -183,7 +189,8 @@ class Tape:
         for op in self._ops:
             for tensor in op.saved:
                 holders[tensor] = holders.get(tensor, 0) + 1
-        kept = sum(self._sizes[tensor] for tensor in holders)
+        sizes = self._sizes
+        kept = sum([sizes[tensor] for tensor in holders])
         final = self._ops[-1].output
         if self._gradient[final]:
             gradients.give(final)
@@ -198,13 +205,13 @@ class Tape:
             else:
                 for tensor in op.inputs:
                     gradients.give(tensor)
-            peak = max(peak, work + gradients.most)
+            if work + gradients.most > peak:
+                peak = work + gradients.most
             gradients.settle(op.output)
             for tensor in op.saved:
-                if tensor in holders:
-                    holders[tensor] -= 1
-                    if holders[tensor] == 0:
-                        kept -= self._sizes[tensor]
+                holders[tensor] -= 1
+                if holders[tensor] == 0:
+                    kept -= sizes[tensor]
         return peak, weight_gradient
 
 
@@ -231,7 +238,8 @@ class _GradientBuffers:
         """A fresh gradient for ``tensor``; a second one is added to the first."""
         size = self._sizes[tensor]
         self.alive += size
-        self.most = max(self.most, self.alive)
+        if self.alive > self.most:
+            self.most = self.alive
         held = self.buffer_of.get(tensor)
         if held is None:
             self.buffer_of[tensor] = _Buffer(size)

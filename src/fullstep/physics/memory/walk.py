@@ -110,6 +110,7 @@ class Scene:
     step_temporaries: float = 0
     extra_step_gradients: float = 0
     instants: dict[At, Instant] = field(default_factory=dict)
+    _worst: dict[At, float] = field(default_factory=dict)
     block_phase: BlockPhase = field(default_factory=lambda: BlockPhase(0, 0, 0))
 
     @property
@@ -117,21 +118,32 @@ class Scene:
         """What all blocks keep for backward in host memory."""
         return sum(count * kept_by(self, kind, ck) for kind, ck, count in landmarks(self.shape.layers, self.checkpointing)[1])
 
-    def note(self, at: At, place: str, **holdings: float) -> None:
+    def note(
+        self,
+        at: At,
+        place: str,
+        *,
+        gradients: float = 0,
+        activations: float = 0,
+        logits_and_loss: float = 0,
+        gathered_parameters: float = 0,
+        temporaries: float = 0,
+    ) -> None:
         """Keep the worst moment of each instant."""
-        full = Holdings(
-            weights=self.weights,
-            optimizer_states=self.optimizer_states,
-            gradients=holdings.get("gradients", 0),
-            activations=holdings.get("activations", 0),
-            logits_and_loss=holdings.get("logits_and_loss", 0),
-            gathered_parameters=holdings.get("gathered_parameters", 0),
-            temporaries=holdings.get("temporaries", 0),
-            buffers=self.buffers,
-        )
-        known = self.instants.get(at)
-        if known is None or full.allocated_bytes > known.allocated_bytes:
-            self.instants[at] = Instant(at, full, place)
+        more = gradients + activations + logits_and_loss + gathered_parameters + temporaries
+        if more > self._worst.get(at, -1.0):
+            self._worst[at] = more
+            holdings = Holdings(
+                weights=self.weights,
+                gradients=gradients,
+                optimizer_states=self.optimizer_states,
+                activations=activations,
+                logits_and_loss=logits_and_loss,
+                gathered_parameters=gathered_parameters,
+                temporaries=temporaries,
+                buffers=self.buffers,
+            )
+            self.instants[at] = Instant(at, holdings, place)
 
 
 def kept_by(scene: Scene, kind: int, checkpointed: bool) -> float:
