@@ -68,8 +68,8 @@ class AttentionPlan:
     """a norm between attention and its output projection"""
     sinks: bool = False
     """one learned number per head in the softmax"""
-    eager_softmax_float32: bool = True
-    """False: the eager code takes the softmax in the dtype of the scores"""
+    eager_softmax: Literal["float32", "scores", "plain"] = "float32"
+    """see :class:`fullstep.models.shape.Attention`"""
     latent: bool = False
     """multi-head latent attention (DeepSeek): keys and values through a low rank"""
     rotary: float | str = 1.0
@@ -142,6 +142,7 @@ class Architecture:
     experts: ExpertsPlan | None = None
     norms: tuple[tuple[NormPlace, Flag], ...] = PRE_NORM
     norm_kind: NormKind = "rms"
+    supports_sdpa: bool = True
     norm_scale: Flag = True
     norm_shift: Flag = False
     final_norm: Flag = True

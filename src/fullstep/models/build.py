@@ -101,7 +101,8 @@ def _block(reader: ConfigReader, hidden: int, heads: Heads, kind: _Kind, *, mixe
         alibi=alibi,
         logit_softcap=bool(reader.raw("attn_logit_softcapping")),
         sinks=plan.sinks,
-        eager_softmax_float32=plan.eager_softmax_float32,
+        eager_softmax=plan.eager_softmax,
+        supports_sdpa=architecture.supports_sdpa,
     )
     return Block(
         label=_label(kind, plan, mixed=mixed),

@@ -124,7 +124,8 @@ def attention_norms(reader: ConfigReader, plan: AttentionPlan, heads: Heads, *, 
         for place, count in places:
             width = heads.width * (count if plan.norm.span == "all" else 1)
             copies = count if plan.norm.span == "every_head" else 1
-            norms.append(Norm(place=place, kind=plan.norm.kind or reader.architecture.norm_kind, width=width, parameters=plan.norm.vectors * copies * width))
+            kind = plan.norm.kind or reader.architecture.norm_kind
+            norms.append(Norm(place=place, kind=kind, width=width, parameters=plan.norm.vectors * copies * width))
     if plan.inner_norm:
         width = heads.query * heads.value_width
         norms.append(Norm(place="attention_inner", kind="rms", width=width, parameters=vectors * width))

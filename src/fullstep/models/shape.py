@@ -82,8 +82,10 @@ class Attention:
     alibi: bool = False
     logit_softcap: bool = False
     sinks: bool = False
-    eager_softmax_float32: bool = True
-    """whether the eager code takes the softmax in float32 (most) or in the dtype of the scores"""
+    eager_softmax: Literal["float32", "scores", "plain"] = "float32"
+    """dtype in which the eager code takes the softmax: float32 (most), that of the scores, or unsaid (float32 under autocast)"""
+    supports_sdpa: bool = True
+    """False: the class in transformers 5 has no sdpa path and runs eager unless flash is asked for"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

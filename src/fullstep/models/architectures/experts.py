@@ -51,13 +51,14 @@ EXPERTS = (
     LLAMA.variant(
         "gpt_oss",
         "GptOssDecoderLayer",
+        supports_sdpa=False,
         defaults={
             "vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
             "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 131072, "sliding_window": 128, "attention_bias": True,
             "num_local_experts": 128, "num_experts_per_tok": 4,
         },
         attention=AttentionPlan(
-            bias="attention_bias", output_bias="attention_bias", sinks=True, windows="alternate", eager_softmax_float32=False
+            bias="attention_bias", output_bias="attention_bias", sinks=True, windows="alternate", eager_softmax="scores"
         ),
         norm_kind="rms_float32",
         experts=ExpertsPlan(count="num_local_experts", width="intermediate_size", router="router", router_bias=True, bias=True),
@@ -65,6 +66,7 @@ EXPERTS = (
     LLAMA.variant(
         "granitemoe_swa",
         "GraniteMoeSWADecoderLayer",
+        supports_sdpa=False,
         defaults={"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": 128},
         attention=AttentionPlan(bias="attention_bias", output_bias="attention_bias", sinks=True, windows="first_pattern"),
         feed_forward=FeedForwardPlan(),

@@ -22,6 +22,7 @@ GEMMA = LLAMA.variant(
 GEMMA2 = GEMMA.variant(
     "gemma2",
     "Gemma2DecoderLayer",
+    supports_sdpa=False,
     defaults={
         "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4,
         "sliding_window": 4096, "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
@@ -50,10 +51,11 @@ COHERE = LLAMA.variant(
 GEMMA_LIKE = (
     GEMMA,
     GEMMA2,
-    GEMMA2.variant("vaultgemma", "VaultGemmaDecoderLayer", norms=GEMMA.norms),
+    GEMMA2.variant("vaultgemma", "VaultGemmaDecoderLayer", supports_sdpa=False, norms=GEMMA.norms),
     GEMMA2.variant(
         "gemma3_text",
         "Gemma3DecoderLayer",
+        supports_sdpa=True,
         defaults={
             "vocab_size": 262208, "max_position_embeddings": 131072, "final_logit_softcapping": None, "attn_logit_softcapping": None,
             "sliding_window_pattern": 6,

@@ -32,7 +32,7 @@ GPT2 = Architecture(
     keys=_GPT2_KEYS,
     derive=four_times,
     attention=AttentionPlan(
-        fused="c_attn", output="c_proj", bias=True, output_bias=True, rotary=0.0, eager_softmax_float32=False
+        fused="c_attn", output="c_proj", bias=True, output_bias=True, rotary=0.0, eager_softmax="plain"
     ),
     feed_forward=FeedForwardPlan(gated=False, up="c_fc", down="c_proj", bias=True),
     norm_kind="layer",
@@ -43,6 +43,7 @@ GPT2 = Architecture(
 GPTJ = GPT2.variant(
     "gptj",
     "GPTJBlock",
+        supports_sdpa=False,
     defaults={
         "vocab_size": 50400, "max_position_embeddings": 2048, "hidden_size": 4096, "num_hidden_layers": 28, "num_attention_heads": 16,
         "rotary_dim": 64, "resid_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": False,

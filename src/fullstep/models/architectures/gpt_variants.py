@@ -48,6 +48,7 @@ GPT_VARIANTS = (
     GPT2.variant(
         "gpt_neo",
         "GPTNeoBlock",
+        supports_sdpa=False,
         defaults={
             "max_position_embeddings": 2048, "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16,
             "window_size": 256, "attention_types": [[["global", "local"], 12]], "resid_pdrop": 0.0, "attn_pdrop": 0.0,
@@ -57,10 +58,13 @@ GPT_VARIANTS = (
         },
         attention=AttentionPlan(output="out_proj", output_bias=True, rotary=0.0, windows="local"),
     ),
-    GPTJ.variant("codegen", "CodeGenBlock", attention=AttentionPlan(fused="qkv_proj", output="out_proj", rotary="rotary_dim")),
+    GPTJ.variant(
+        "codegen", "CodeGenBlock", attention=AttentionPlan(fused="qkv_proj", output="out_proj", rotary="rotary_dim")
+    ),
     GPT2.variant(
         "bloom",
         "BloomBlock",
+        supports_sdpa=False,
         defaults={
             "vocab_size": 250880, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8, "hidden_act": "gelu",
             "max_position_embeddings": None, "resid_pdrop": 0.0, "attn_pdrop": 0.0,
@@ -83,7 +87,7 @@ GPT_VARIANTS = (
         keys={"intermediate_size": "ffn_hidden_size", "hidden_act": "activation"},
         derive=_falcon,
         attention=AttentionPlan(
-            fused="query_key_value", output="dense", bias="bias", output_bias="bias", alibi="alibi", eager_softmax_float32=False
+            fused="query_key_value", output="dense", bias="bias", output_bias="bias", alibi="alibi", eager_softmax="scores"
         ),
         feed_forward=FeedForwardPlan(gated=False, up="dense_h_to_4h", down="dense_4h_to_h", bias="bias"),
         norms=(("attention_input", True), ("feed_forward_input", "two_norms")),
@@ -94,6 +98,7 @@ GPT_VARIANTS = (
     ),
     Architecture(
         model_type="mpt",
+        supports_sdpa=False,
         block_class="MptBlock",
         defaults={
             "vocab_size": 50368, "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16, "hidden_act": "gelu",
@@ -137,6 +142,7 @@ GPT_VARIANTS = (
     ),
     Architecture(
         model_type="xglm",
+        supports_sdpa=False,
         block_class="XGLMDecoderLayer",
         defaults={
             "vocab_size": 256008, "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,

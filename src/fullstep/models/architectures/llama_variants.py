@@ -142,6 +142,7 @@ LLAMA_VARIANTS = (
     LLAMA.variant(
         "granite_swa",
         "GraniteSWADecoderLayer",
+        supports_sdpa=False,
         defaults={
             "vocab_size": 100352, "hidden_size": 2560, "intermediate_size": 8192, "num_hidden_layers": 24, "num_attention_heads": 20,
             "num_key_value_heads": 4, "max_position_embeddings": 8192, "tie_word_embeddings": True, "sliding_window": 128,

@@ -132,7 +132,8 @@ def _eager(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Par
     if shape.logit_softcap:
         scores = tape.op((scores,), cells * compute, saves_output=True)
     scores = tape.op((scores,), cells * compute)
-    widens = compute < FLOAT32 and (shape.eager_softmax_float32 or kernels.autocast)
+    autocast_widens = shape.eager_softmax == "plain" and kernels.autocast
+    widens = compute < FLOAT32 and (shape.eager_softmax == "float32" or autocast_widens)
     if widens:
         scores = tape.op((scores,), cells * FLOAT32)
     shares = tape.op((scores,), tape.size(scores), saves_output=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fullstep.job import Job
 from fullstep.models import Block
-from fullstep.physics.memory.framework import HUGGING_FACE, repeats_keys, transformers_version
+from fullstep.physics.memory.framework import HUGGING_FACE, asks_for_grouped_keys, repeats_keys, transformers_version
 from fullstep.physics.memory.head import LossHabit
-from fullstep.physics.memory.kernels import AdapterKernels, AttentionKernel, Kernels
+from fullstep.physics.memory.kernels import FLOAT32, AdapterKernels, AttentionKernel, Kernels
 from fullstep.physics.memory.sharding import FULLY_SHARDED
 from fullstep.physics.memory.state import stacks_experts
 from fullstep.quantities import DTYPE_BYTES
@@ -19,6 +19,8 @@ FLASH_HEAD_DIM = 256
 def compute_bytes(job: Job) -> int:
     """Bytes per activation: the compute dtype under autocast, FSDP mixed precision or master weights, else the weights' own."""
     precision = job.precision
+    if job.method.upcast_unquantized and not precision.autocast:
+        return FLOAT32  # 4-bit layers give back their input's dtype, and everything around them is float32
     lowers = precision.autocast or precision.master_weights or job.layout.strategy in (*FULLY_SHARDED, "fsdp_grad_op")
     name = precision.compute if lowers or job.method.quantization != "none" else precision.weights
     return 2 if name == "fp8" else DTYPE_BYTES[name]
@@ -45,18 +47,22 @@ def is_masked(job: Job, block: Block) -> bool:
 
 
 def attention_kernel(job: Job, block: Block, compute: int) -> AttentionKernel:
-    """The kernel that CUDA takes: flash for 16-bit heads up to 256 without a mask; a mask or float32 makes it the efficient one.
+    """The kernel that CUDA takes under sdpa: flash for 16-bit heads up to 256 without a mask; a mask or float32 makes it the efficient one.
 
-    Models with ALiBi or sinks have no such kernel in transformers and run eager unless flash was asked for.
+    That one takes no grouped keys: without a mask transformers (from 4.53) asks for them, and float32 falls back to whole score
+    matrices. Classes without an sdpa path, and ALiBi, run eager unless flash was asked for.
     """
     shape = block.attention
     if job.step.attention == "eager":
         return "eager"
     if job.step.attention == "flash":
         return "flash"
-    if shape.alibi or shape.sinks:
+    if shape.alibi or not shape.supports_sdpa:
         return "eager"
-    if compute == 4 or is_masked(job, block) or shape.head_dim > FLASH_HEAD_DIM or shape.value_head_dim != shape.head_dim:
+    grouped = shape.key_value_heads < shape.heads
+    if compute == FLOAT32 and grouped and not is_masked(job, block) and asks_for_grouped_keys(job):
+        return "eager"
+    if compute == FLOAT32 or is_masked(job, block) or shape.head_dim > FLASH_HEAD_DIM or shape.value_head_dim != shape.head_dim:
         return "efficient"
     return "flash"
 

@@ -39,6 +39,11 @@ REPEATS_KEYS_UNDER_FLASH = frozenset(("mistral", "mixtral", "qwen2", "qwen2_moe"
 """model types whose flash attention class copied keys and values to all heads (repeat_kv), until 4.48 gave all models one attention"""
 
 
+def asks_for_grouped_keys(job: Job) -> bool:
+    """transformers passes enable_gqa to sdpa since 4.53, instead of copying the keys to all heads."""
+    return job.step.framework in HUGGING_FACE and transformers_version(job) >= (4, 53)
+
+
 def repeats_keys(job: Job, kernel: str) -> bool:
     """Keys and values are copied out to all heads before attention.
 
@@ -51,5 +56,13 @@ def repeats_keys(job: Job, kernel: str) -> bool:
     if job.step.attention == "flash":
         return hugging_face and transformers_version(job) < (4, 48) and job.shape.model_type in REPEATS_KEYS_UNDER_FLASH
     if hugging_face:
-        return transformers_version(job) < (4, 53)
+        return not asks_for_grouped_keys(job)
     return job.step.framework in ("torchtune", "torchtitan", "litgpt", "fsdp_qlora")
+
+
+def prefetches_units(job: Job) -> bool:
+    """The next unit is gathered while one is in use: FSDP2, and FSDP1 as torch has it (BACKWARD_PRE); accelerate's FSDP1 plugin
+    leaves backward_prefetch at NO_PREFETCH unless told otherwise."""
+    if job.layout.prefetch_units is not None:
+        return job.layout.prefetch_units > 0
+    return not (job.layout.implementation == "fsdp1" and job.step.framework in HUGGING_FACE)

@@ -14,6 +14,8 @@ from fullstep.physics.memory.tape import Tape
 
 COLUMN_SUM_BYTES = 8
 """torch sums a gradient over all rows (for a scale or shift) through two float32 buffers of its size"""
+LARGEST_COLUMN_SUM_BYTES = 2**27
+"""those buffers grow with the rows only until they fill the card's multiprocessors (about 138 MB on 132 of them)"""
 _COMPOSITE_ACTIVATIONS = frozenset({"gelu_new", "gelu_fast", "quick_gelu", "gelu_accurate"})
 
 
@@ -28,7 +30,7 @@ def norm(tape: Tape, kernels: Kernels, source: int, shape: Norm, width: int | No
     statistics = FLOAT32 * elements / shape.width
     trains = kernels.trains_weights and shape.parameters > 0
     gradient = shape.parameters * kernels.new_gradient if trains else 0
-    column_sums = COLUMN_SUM_BYTES * elements if trains else 0
+    column_sums = min(COLUMN_SUM_BYTES * elements, LARGEST_COLUMN_SUM_BYTES) if trains else 0
     if shape.kind == "layer" or kernels.fused or kernels.compile:
         read = source
         if shape.kind == "layer" and kernels.autocast and dtype < FLOAT32:  # on autocast's float32 list

@@ -11,7 +11,7 @@ from fullstep.job import Job
 from fullstep.models import Block, ModelShape
 from fullstep.physics.memory.block import block_profile
 from fullstep.physics.memory.choices import block_kernels, compute_bytes, loss_habit, residual_bytes
-from fullstep.physics.memory.framework import is_reentrant
+from fullstep.physics.memory.framework import is_reentrant, prefetches_units
 from fullstep.physics.memory.head import head_profile
 from fullstep.physics.memory.kernels import Kernels
 from fullstep.physics.memory.sharding import (
@@ -57,7 +57,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         caches_copies=job.method.kind == "full",
         root_gathered=gathered.root if sharded else 0.0,
         gathered_whole=whole,
-        prefetches=sharded,
+        prefetches=sharded and prefetches_units(job),
         head_gradients_left=head_elements * _head_gradient_kept(job, per_element) if habit.trains_head else 0.0,
         head_gradient=float(head_elements * made) if habit.trains_head else 0.0,
         embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and (shape.tied or sharded) else 0.0,
@@ -69,6 +69,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         offloaded_weights=held.weights if layout.offload_parameters else 0.0,
         step_temporaries=_step_temporaries(job, held, trains),
         extra_step_gradients=_float32_gradients(job, trains),
+        step_gradients=0.0 if layout.offload_parameters and sharded else min(gradients, held.gradients),
     )
 
 

@@ -52,8 +52,7 @@ def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trai
     masters = 0.0 if layout.offload_optimizer else weights.masters / shards
     if layout.offload_optimizer:  # ZeRO-Offload moves each reduced gradient to the host, where the step is made
         gradients = states = 0.0
-    element = 4 if precision.master_weights else DTYPE_BYTES[precision.weights if trains.base else precision.adapters]
-    trained = trains.total * element
+    trained = 4.0 * trains.total if precision.master_weights else _trained_bytes(job, trains)
     if strategy in ("single", "ddp"):
         return Shares(plain + masters, gradients, states, trained)
     if strategy == "layer_split":
@@ -72,6 +71,11 @@ def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trai
         states * split,
         trained * split,
     )
+
+
+def _trained_bytes(job: Job, trains: Trainable) -> float:
+    weights = DTYPE_BYTES[job.precision.weights]
+    return float((trains.base + trains.modules) * weights + trains.adapters * DTYPE_BYTES[job.precision.adapters])
 
 
 def _replicates_adapters(job: Job) -> bool:

@@ -194,11 +194,11 @@ def weight_bytes(job: Job) -> WeightBytes:
 
 
 def gradient_bytes(job: Job) -> float:
-    """Gradients of all that trains, whole."""
+    """Gradients of all that trains, whole: adapters in their own dtype, modules that train beside them in that of the weights."""
     trains, precision = trainable(job), job.precision
-    element = DTYPE_BYTES[precision.gradients]
-    adapters = element if precision.master_weights else DTYPE_BYTES[precision.adapters]
-    return (trains.base + trains.modules) * element + trains.adapters * adapters
+    if precision.master_weights or job.method.kind == "full":
+        return float(trains.total * DTYPE_BYTES[precision.gradients])
+    return float(trains.adapters * DTYPE_BYTES[precision.adapters] + trains.modules * DTYPE_BYTES[precision.weights])
 
 
 def state_elements_per_parameter(name: str) -> float:
@@ -229,6 +229,15 @@ def matrix_sides(job: Job) -> list[tuple[int, int, int]]:
     return [(rows, columns, count) for (rows, columns), count in found.items()]
 
 
+def state_element_bytes(job: Job) -> float:
+    """Mean bytes per state element: modules that train beside adapters have states in the weights' dtype, unless stated otherwise."""
+    trains, element = trainable(job), DTYPE_BYTES[job.optimizer.state_dtype]
+    stated = "state_dtype" in job.worksheet.get("optimizer", {})
+    if not trains.modules or job.precision.master_weights or stated:
+        return element
+    return (trains.adapters * element + trains.modules * DTYPE_BYTES[job.precision.weights]) / trains.total
+
+
 def state_bytes(job: Job) -> float:
     """Optimizer states on the GPU, whole.
 
@@ -237,7 +246,7 @@ def state_bytes(job: Job) -> float:
     galore, apollo: two low-rank states (rank x the longer side) and the projection. paged: in unified memory, none here.
     """
     trains, optimizer = trainable(job), job.optimizer
-    total, element = trains.total, DTYPE_BYTES[optimizer.state_dtype]
+    total, element = trains.total, state_element_bytes(job)
     if optimizer.name in ("adafactor", "galore", "apollo"):
         return _factored_state_bytes(job, element)
     if optimizer.name == "muon":
@@ -253,7 +262,7 @@ def state_bytes(job: Job) -> float:
     return total * count * element
 
 
-def _factored_state_bytes(job: Job, element: int) -> float:
+def _factored_state_bytes(job: Job, element: float) -> float:
     trains = trainable(job)
     sides = matrix_sides(job)
     matrices = sum(rows * columns * count for rows, columns, count in sides)
@@ -285,6 +294,10 @@ def optimizer_temporaries_bytes(job: Job, trained_bytes: float, largest_bytes: f
         return 2 * largest_bytes if optimizer.implementation == "single" else 0
     if optimizer.name in ("lion", "muon"):
         return 3 * largest_bytes if optimizer.name == "muon" else largest_bytes
-    if optimizer.name in ("adafactor", "galore", "apollo"):
+    if optimizer.name == "adafactor":  # transformers' own: float32 gradient, square, update and parameter of one tensor at a time
+        elements = trainable(job).total * largest_bytes / trained_bytes if trained_bytes else 0.0
+        copies = 2 if trained_bytes >= 4 * trainable(job).total else 4  # a float32 tensor and its gradient need no copy
+        return 4.0 * copies * elements
+    if optimizer.name in ("galore", "apollo"):
         return 3 * largest_bytes
     return 0

@@ -250,7 +250,7 @@ class _GradientBuffers:
             self.most = max(self.most, self.alive + size)
             self.buffer_of[tensor] = _Buffer(size)
 
-    def pass_on(self, output: int, inputs: tuple[int, ...]) -> None:
+    def pass_on(self, output: int, inputs: Sequence[int]) -> None:
         """The output's gradient itself becomes the gradient of each input."""
         buffer = self.buffer_of[output]
         for tensor in inputs:

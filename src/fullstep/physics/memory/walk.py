@@ -26,15 +26,23 @@ class Landmark(NamedTuple):
     """how many blocks (kind, checkpointed or not, count) come before it"""
 
 
+Counts = tuple[tuple[int, bool, int], ...]
+"""(kind of block, checkpointed or not, how many)"""
+
+
 @lru_cache(maxsize=256)
-def landmarks(layers: tuple[int, ...], checkpointing: Checkpointing) -> tuple[tuple[Landmark, ...], tuple[tuple[int, bool, int], ...]]:
-    """Landmarks in order, and the counts over all blocks."""
+def landmarks(
+    layers: tuple[int, ...], checkpointing: Checkpointing, *, neighbours: bool = False
+) -> tuple[tuple[Landmark, ...], Counts]:
+    """Landmarks in order, and the counts over all blocks. ``neighbours``: with the second and the last but one, since the outermost
+    blocks gather nothing ahead."""
     every = checkpointing if isinstance(checkpointing, int) else 0
     marks = [(kind, checkpointing == "full" or (every > 0 and index % every == 0)) for index, kind in enumerate(layers)]
     found: list[Landmark] = []
     counts: dict[tuple[int, bool], int] = {}
     for index, mark in enumerate(marks):
-        if mark not in marks[:index] or mark not in marks[index + 1 :]:
+        inner = neighbours and index in (1, len(layers) - 2)
+        if inner or mark not in marks[:index] or mark not in marks[index + 1 :]:
             before = tuple((kind, checkpointed, count) for (kind, checkpointed), count in counts.items())
             found.append(Landmark(index, mark[0], mark[1], before))
         counts[mark] = counts.get(mark, 0) + 1
@@ -108,6 +116,8 @@ class Scene:
     offloaded_weights: float = 0
     """in host memory"""
     step_temporaries: float = 0
+    step_gradients: float
+    """gradients when the optimizer steps: shards, also where they piled up whole before"""
     extra_step_gradients: float = 0
     instants: dict[At, Instant] = field(default_factory=dict)
     _worst: dict[At, float] = field(default_factory=dict)
@@ -154,7 +164,7 @@ def kept_by(scene: Scene, kind: int, checkpointed: bool) -> float:
     return costs.selective_kept if scene.checkpointing == "selective" else costs.profile.saved
 
 
-def kept_before(scene: Scene, counts: tuple[tuple[int, bool, int], ...]) -> float:
+def kept_before(scene: Scene, counts: Counts) -> float:
     """What all those blocks keep on the GPU."""
     total = sum(count * kept_by(scene, kind, checkpointed) for kind, checkpointed, count in counts)
     if scene.offloads_activations and counts:
@@ -165,7 +175,7 @@ def kept_before(scene: Scene, counts: tuple[tuple[int, bool, int], ...]) -> floa
 
 def walk_forward(scene: Scene, at: At, gradients: float) -> None:
     """Forward and loss of a micro-batch, with ``gradients`` there already."""
-    marks, everything = landmarks(scene.shape.layers, scene.checkpointing)
+    marks, everything = landmarks(scene.shape.layers, scene.checkpointing, neighbours=scene.prefetches)
     for mark in marks:
         costs = scene.blocks[mark.kind]
         kept = kept_before(scene, mark.before) + scene.stream
@@ -193,7 +203,7 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
 
 def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
     """Backward of a micro-batch. ``gradients_exist``: an earlier one has left the gradients there already."""
-    marks, everything = landmarks(scene.shape.layers, scene.checkpointing)
+    marks, everything = landmarks(scene.shape.layers, scene.checkpointing, neighbours=scene.prefetches)
     at: At = "backward"
     held = scene.head.logits if scene.keeps_outputs else 0.0
     resident = scene.gradients if gradients_exist else 0.0
@@ -283,14 +293,14 @@ def _gathered(scene: Scene, costs: BlockCosts, neighbour: BlockCosts | None) -> 
     return scene.root_gathered + costs.gathered + ahead
 
 
-def _alive_copies(scene: Scene, counts: tuple[tuple[int, bool, int], ...]) -> float:
+def _alive_copies(scene: Scene, counts: Counts) -> float:
     """Copies of earlier blocks that are alive in forward."""
     if scene.caches_copies:
         return sum(scene.blocks[kind].copies * count for kind, _, count in counts)
     return _saved_copies(scene, counts)
 
 
-def _saved_copies(scene: Scene, counts: tuple[tuple[int, bool, int], ...]) -> float:
+def _saved_copies(scene: Scene, counts: Counts) -> float:
     """Autocast's copies that blocks without checkpointing keep for backward."""
     return sum(scene.blocks[kind].copies * count for kind, checkpointed, count in counts if not checkpointed)
 
@@ -302,7 +312,7 @@ def walk_step(scene: Scene, *, accumulates: bool, old_gradients: float) -> tuple
     if accumulates:
         walk_forward(scene, "second_forward", scene.gradients)
         walk_backward(scene, gradients_exist=True)
-    gradients = scene.gradients + scene.extra_step_gradients
+    gradients = scene.step_gradients + scene.extra_step_gradients
     scene.note("optimizer_step", "optimizer", gradients=gradients, temporaries=scene.step_temporaries)
     order: tuple[At, ...] = ("forward", "loss", "backward", "second_forward", "optimizer_step")
     return tuple(scene.instants[at] for at in order if at in scene.instants)
