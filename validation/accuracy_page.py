@@ -27,8 +27,8 @@ habits of its own. No case is left out.
 
 Allocated follows from mechanisms; no number in it is fitted, but a few habits (do outputs and gradients stay alive?) were inferred from
 these runs: `src/fullstep/job/data/habits.json` says which. Reserved and device are another matter: the shares that describe the caching
-allocator, and the widths of the bounds (`src/fullstep/physics/memory/data/allocator.json`), were read off the fms-acceleration runs, which are
-scored here as well. For those two sources device, inside and width are no independent check.
+allocator, and the widths of the bounds (`src/fullstep/physics/memory/data/allocator.json`), were read off the fms-acceleration runs, which
+are scored here as well. For those two sources device, inside and width are no independent check.
 """
 
 

@@ -55,7 +55,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         head=head_profile(shape, _head_kernels(job, shape), habit),
         head_copies=float(head_elements * compute) if _head_is_copied(job, compute) else 0.0,
         caches_copies=job.method.kind == "full",
-        root_gathered=gathered.root if sharded else 0.0,
+        root_gathered=gathered.root + _gathered_in_part(job, gathered, shape) if sharded else 0.0,
         gathered_whole=whole,
         prefetches=sharded and prefetches_units(job),
         head_gradients_left=head_elements * _head_gradient_kept(job, per_element) if habit.trains_head else 0.0,
@@ -121,6 +121,14 @@ def _gathered_whole(job: Job, gathered: Units, shape: ModelShape) -> float:
     if layout.strategy == "fsdp_grad_op" or (layout.strategy in FSDP and layout.reshard_after_forward is False):
         return blocks
     return 0.0
+
+
+def _gathered_in_part(job: Job, gathered: Units, shape: ModelShape) -> float:
+    """reshard_after_forward as a number: between forward and backward each block stays divided over so many GPUs only."""
+    over = job.layout.reshard_after_forward
+    if isinstance(over, bool) or over >= job.layout.shards:
+        return 0.0
+    return sum(gathered.blocks[index] for index in shape.layers) / over
 
 
 def _gradients_until_the_step(job: Job, held: Shares, trains: Trainable) -> float:

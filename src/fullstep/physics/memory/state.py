@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from fullstep.job import Job, Method
+from fullstep.job import Job, Method, Precision
 from fullstep.models import Block, Linear, ModelShape
 from fullstep.physics.memory.framework import HUGGING_FACE, transformers_version
 from fullstep.quantities import DTYPE_BYTES
@@ -177,11 +177,15 @@ class WeightBytes(NamedTuple):
 
 def weight_bytes(job: Job) -> WeightBytes:
     """Everything that counts as weights, whole (before sharding)."""
-    shape, method, precision = job.shape, job.method, job.precision
+    return _weight_bytes(job.shape, job.method, job.precision, stacks_experts(job))
+
+
+@lru_cache(maxsize=512)
+def _weight_bytes(shape: ModelShape, method: Method, precision: Precision, stacks: bool) -> WeightBytes:
     element = DTYPE_BYTES[precision.weights]
     loose = 4 if method.quantization != "none" and method.upcast_unquantized else element
-    per_block = tuple(block_weight_bytes(block, method, element, loose, stacks_experts(job)) for block in shape.blocks)
-    trains = trainable(job)
+    per_block = tuple(block_weight_bytes(block, method, element, loose, stacks) for block in shape.blocks)
+    trains = _trainable(shape, method)
     return WeightBytes(
         per_block=per_block,
         blocks=sum(per_block[index] for index in shape.layers),
@@ -189,7 +193,7 @@ def weight_bytes(job: Job) -> WeightBytes:
         modules=trains.modules * (loose if method.quantization != "none" else element),
         adapters=trains.adapters * DTYPE_BYTES[precision.adapters],
         masters=4.0 * trains.total if precision.master_weights else 0.0,
-        constants=_constants(shape, method.quantization, method.double_quantization, stacks_experts(job)),
+        constants=_constants(shape, method.quantization, method.double_quantization, stacks),
     )
 
 
