@@ -93,4 +93,12 @@ def rejection_words(out: Rejection) -> str:
         return f"{out.what}: {out.detail}"
     what = "host memory " if out.limit == "host_memory" else ""
     many = f", {out.candidates} candidates" if out.candidates > 1 else ""
-    return f"{out.what}: at least {gib(out.needed)} GiB {what}needed {out.detail}, {gib(out.available)} there{many}"
+    return f"{out.what}: at least {gib(out.needed)} GiB {what}needed {out.detail}, {gib(out.available)} there{many}{_remedy_words(out)}"
+
+
+def _remedy_words(out: Rejection) -> str:
+    """The smallest change that would help, as worksheet keys."""
+    if not out.remedy:
+        return ""
+    keys = ", ".join(f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in out.remedy.items())
+    return f"; would fit with {keys}" + (" (alters the training)" if out.changes_training else "")

@@ -22,7 +22,7 @@ from fullstep.physics.memory.sharding import (
     Shares,
     Units,
 )
-from fullstep.physics.memory.state import Trainable, optimizer_temporaries_bytes
+from fullstep.physics.memory.state import Trainable, optimizer_temporaries_bytes, stacks_experts
 from fullstep.physics.memory.walk import BlockCosts, Scene
 from fullstep.quantities import DTYPE_BYTES
 
@@ -98,8 +98,14 @@ def _block_costs(job: Job, index: int, units: Units, *, gathered_whole: float, g
         gathered=units.blocks[index] if sharded and not gathered_whole else 0.0,
         reduced=units.block_gradients[index] * units.reduce_factor if sharded else 0.0,
         gradients_left=gradients_left,
-        copies=float(block.linear_parameters * compute) if _copies_weights(job, compute) else 0.0,
+        copies=_copied_elements(job, block) * compute if _copies_weights(job, compute) else 0.0,
     )
+
+
+def _copied_elements(job: Job, block: Block) -> float:
+    """Elements of a block's weights that autocast casts: all linears but stacked experts, whose grouped products are not on its list."""
+    stacks = stacks_experts(job)
+    return float(sum(linear.parameters for linear in block.linears if not (stacks and linear.stacked and linear.copies > 1)))
 
 
 def _trained_elements(job: Job, trains: Trainable, index: int) -> int:
