@@ -132,7 +132,8 @@ def _eager(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Par
     if shape.logit_softcap:
         scores = tape.op((scores,), cells * compute, saves_output=True)
     scores = tape.op((scores,), cells * compute)
-    autocast_widens = shape.eager_softmax == "plain" and kernels.autocast
+    joins_float32 = shape.sinks and kernels.stored == FLOAT32  # scores are joined with the sinks: torch.cat takes the wider dtype
+    autocast_widens = kernels.autocast and (shape.eager_softmax == "plain" or joins_float32)
     widens = compute < FLOAT32 and (shape.eager_softmax == "float32" or autocast_widens)
     if widens:
         scores = tape.op((scores,), cells * FLOAT32)
