@@ -57,7 +57,8 @@ def norm(tape: Tape, kernels: Kernels, source: int, shape: Norm, width: int | No
 def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: float | None = None) -> int:
     """A matrix product: keeps its input where its weight trains, dequantizes where it is quantized, carries adapters.
 
-    Under autocast the input is copied to the compute dtype (once per product: autocast caches weights only).
+    Under autocast the input is copied to the compute dtype (once per product: autocast caches weights only). Grouped products of
+    stacked experts run in the weights' own dtype, and so does their weights' gradient, which then needs no copy.
     """
     tokens = kernels.tokens if tokens is None else tokens
     stacked = shape.stacked and kernels.stacks_experts
@@ -71,9 +72,10 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     work = float(shape.inputs * shape.outputs * compute) if quantized else 0.0
     keeps = (given,) if trains or (quantized and kernels.quantized_keeps_input) else ()
     returned = tape.size(source) / (tokens * shape.inputs) if quantized else compute  # 4-bit layers give back their input's dtype
+    besides = kernels.gradient_work if compute == kernels.compute else max(0, kernels.gradient_work - kernels.compute)
     output = tape.op(
         (given,), tokens * shape.outputs * returned, saves=keeps,
-        forward_work=work, backward_work=work + (shape.parameters * kernels.gradient_work if trains else 0),
+        forward_work=work, backward_work=work + (shape.parameters * besides if trains else 0),
         weight_gradient=shape.parameters * kernels.new_gradient if trains else 0, trains=trains,
     )  # fmt: skip
     adapter = kernels.adapter
