@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from fullstep.job import Job
+from fullstep.physics.memory.kernels import FLOAT32
 
 HUGGING_FACE = ("transformers", "axolotl", "llamafactory", "fms_acceleration", "unsloth", "deepspeed")
 """frameworks whose models are the classes of transformers and whose checkpointing is its Trainer's"""
@@ -66,3 +67,11 @@ def prefetches_units(job: Job) -> bool:
     if job.layout.prefetch_units is not None:
         return job.layout.prefetch_units > 0
     return not (job.layout.implementation == "fsdp1" and job.step.framework in HUGGING_FACE)
+
+
+def output_bytes_per_logit(job: Job, compute: int) -> int:
+    """Bytes of the logits that a caller holds: Lightning Fabric, on which litgpt runs, converts a model's outputs to float32.
+
+    Source: lightning/fabric/plugins/precision/half.py, HalfPrecision.convert_output.
+    """
+    return FLOAT32 if job.step.framework == "litgpt" else compute

@@ -11,7 +11,7 @@ from fullstep.job import Job
 from fullstep.models import Block, ModelShape
 from fullstep.physics.memory.block import block_profile
 from fullstep.physics.memory.choices import block_kernels, compute_bytes, loss_habit, residual_bytes
-from fullstep.physics.memory.framework import is_reentrant, prefetches_units
+from fullstep.physics.memory.framework import is_reentrant, output_bytes_per_logit, prefetches_units
 from fullstep.physics.memory.head import head_profile
 from fullstep.physics.memory.kernels import Kernels
 from fullstep.physics.memory.sharding import (
@@ -62,7 +62,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         head_gradient=float(head_elements * made) if habit.trains_head else 0.0,
         embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and (shape.tied or sharded) else 0.0,
         root_reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
-        keeps_outputs=job.step.keeps_outputs,
+        held_outputs=_held_outputs(job, shape),
         reentrant=is_reentrant(job),
         retains_inputs=retains_inputs(job),
         offloads_activations=job.step.activation_offload,
@@ -71,6 +71,13 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         extra_step_gradients=_float32_gradients(job, trains),
         step_gradients=0.0 if layout.offload_parameters and sharded else min(gradients, held.gradients),
     )
+
+
+def _held_outputs(job: Job, shape: ModelShape) -> float:
+    """Logits that the caller holds during backward; a fused loss makes none."""
+    if not job.step.keeps_outputs or job.step.loss == "fused":
+        return 0.0
+    return float(job.batch.tokens * shape.vocabulary * output_bytes_per_logit(job, compute_bytes(job)))
 
 
 def _head_kernels(job: Job, shape: ModelShape) -> Kernels:

@@ -107,7 +107,8 @@ class Scene:
     """made at the very end of backward, beside all others where it is not simply one of them"""
     root_reduced: float
     """buffer in which the root unit's gradients are reduced"""
-    keeps_outputs: bool
+    held_outputs: float
+    """logits that the caller holds during backward"""
     reentrant: bool
     retains_inputs: bool
     """inputs of recomputed blocks and their gradients live until backward has ended (see ``scene.retains_inputs``)"""
@@ -205,7 +206,7 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
     """Backward of a micro-batch. ``gradients_exist``: an earlier one has left the gradients there already."""
     marks, everything = landmarks(scene.shape.layers, scene.checkpointing, neighbours=scene.prefetches)
     at: At = "backward"
-    held = scene.head.logits if scene.keeps_outputs else 0.0
+    held = scene.held_outputs
     resident = scene.gradients if gradients_exist else 0.0
     kept = kept_before(scene, everything)
     last = scene.blocks[scene.shape.layers[-1]].gathered if scene.shape.layers else 0
