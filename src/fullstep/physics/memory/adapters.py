@@ -85,9 +85,9 @@ def bottleneck(tape: Tape, kernels: Kernels, source: int, hidden: int) -> int:
     inner = kernels.compute if kernels.autocast else adapter.element_bytes
     size = kernels.tokens * hidden * inner
     entry = source if tape.size(source) == size else tape.op((source,), size)
-    gradient = (hidden + 1) * adapter.rank * adapter.new_gradient
-    low = tape.op((entry,), kernels.tokens * adapter.rank * inner, saves=(entry,), trains=True, weight_gradient=gradient)
+    narrow, wide = ((inputs + 1) * outputs * adapter.new_gradient for inputs, outputs in ((hidden, adapter.rank), (adapter.rank, hidden)))
+    low = tape.op((entry,), kernels.tokens * adapter.rank * inner, saves=(entry,), trains=True, weight_gradient=narrow)
     active = tape.op((low,), tape.size(low), saves=(low,))
-    high = tape.op((active,), size, saves=(active,), trains=True, weight_gradient=gradient)
+    high = tape.op((active,), size, saves=(active,), trains=True, weight_gradient=wide)
     back = high if tape.size(source) == size else tape.op((high,), tape.size(source))
     return tape.op((source, back), tape.size(source), view=True)
