@@ -36,9 +36,9 @@ CAUTIONS: dict[str, CautionKind] = {
         " FSDP can split 4-bit weights.",
     ),
     "F005": CautionKind(
-        "Parameters cannot be offloaded under this strategy",
-        "DeepSpeed reads offload_param at stage 3 only; without sharding nothing moves parameters to host memory."
-        " The setting does nothing.",
+        "Nothing is offloaded under this strategy",
+        "DeepSpeed reads offload_param at stage 3 only; without ZeRO or FSDP nothing moves parameters or optimizer states to host"
+        " memory. The setting does nothing, and counts as not set.",
     ),
     "F006": CautionKind(
         "The card has no flash attention kernel",

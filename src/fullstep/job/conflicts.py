@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fullstep.job.defaults.filler import Filler
-from fullstep.job.defaults.layout import FSDP
 from fullstep.job.job import Batch, Layout, Machine, Method, Optimizer, Precision, Step
 from fullstep.models import ModelShape
 
@@ -15,7 +14,6 @@ def find_conflicts(
     """Adds every conflict between sections to the filler's faults and cautions."""
     _card(filler, precision, step, machine)
     _base(filler, method, step, layout)
-    _offload(filler, layout)
     if optimizer.in_backward and batch.accumulation > 1:
         found = f"true with batch.accumulation = {batch.accumulation}"
         remedy = "Gradients that are freed at once cannot be accumulated."
@@ -58,11 +56,3 @@ def _base(filler: Filler, method: Method, step: Step, layout: Layout) -> None:
         filler.caution("F004", text)
     if method.kind == "prefix_tuning" and step.activation_checkpointing != "none":
         filler.caution("F008", "peft refuses prefix tuning together with activation checkpointing")
-
-
-def _offload(filler: Filler, layout: Layout) -> None:
-    if layout.offload_parameters and layout.strategy not in FSDP and layout.strategy != "zero3":
-        filler.caution("F005", f"layout.offload_parameters does nothing under {layout.strategy}; zero3 and fsdp can")
-    if layout.offload_optimizer and not layout.offload_parameters and layout.strategy in FSDP:
-        text = "FSDP moves optimizer states to host memory only together with parameters: set layout.offload_parameters as well"
-        filler.caution("F007", text)

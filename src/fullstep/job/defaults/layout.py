@@ -12,6 +12,8 @@ from fullstep.job.job import Layout
 FSDP = frozenset(("fsdp", "fsdp_grad_op", "hsdp"))
 ZERO = frozenset(("zero1", "zero2", "zero3"))
 SHARDED = FSDP | ZERO
+OFFLOADS_ONE_GPU = ("torch", "torchtune")
+"""frameworks in which torchao's CPUOffloadOptimizer is at hand"""
 DEGREES = ("tensor", "pipeline", "context", "expert")
 IMPLEMENTATIONS: dict[str, tuple[str, ...]] = {
     "single": ("torch", "deepspeed", "megatron"),
@@ -126,6 +128,18 @@ def layout_of(filler: Filler, values: Mapping[str, Any], *, data_parallel: int, 
         loading = values["loading"]
     else:
         loading = take(values, "loading", "layout.loading", habits.loading, habits.reasons["loading"])
+    offload_optimizer = take(values, "offload_optimizer", "layout.offload_optimizer", False, "default")
+    offload_parameters = take(values, "offload_parameters", "layout.offload_parameters", False, "default")
+    if offload_parameters and not (family == "fsdp" or strategy == "zero3"):
+        filler.caution("F005", f"layout.offload_parameters does nothing under {strategy}; zero3 and fsdp can")
+        offload_parameters = False
+    if offload_optimizer and family == "fsdp" and not offload_parameters:
+        text = "FSDP moves optimizer states to host memory only together with parameters: set layout.offload_parameters as well"
+        filler.caution("F007", text)
+        offload_optimizer = False
+    if offload_optimizer and not family and not (strategy == "single" and filler.framework in OFFLOADS_ONE_GPU):
+        filler.caution("F005", f"layout.offload_optimizer does nothing under {strategy}; zero1 to zero3 can, also on one GPU")
+        offload_optimizer = False
     return Layout(
         strategy=strategy,  # type: ignore[arg-type]
         implementation=implementation,  # type: ignore[arg-type]
@@ -140,7 +154,7 @@ def layout_of(filler: Filler, values: Mapping[str, Any], *, data_parallel: int, 
         bucket_bytes=values.get("bucket_bytes"),
         prefetch_units=values.get("prefetch_units"),
         max_live_parameters=values.get("max_live_parameters"),
-        offload_optimizer=take(values, "offload_optimizer", "layout.offload_optimizer", False, "default"),
-        offload_parameters=take(values, "offload_parameters", "layout.offload_parameters", False, "default"),
+        offload_optimizer=offload_optimizer,
+        offload_parameters=offload_parameters,
         loading=loading,
     )

@@ -76,7 +76,7 @@ def optimizer_of(filler: Filler, values: Mapping[str, Any], precision: Precision
         if filler.strategy in ZERO and filler.implementation == "deepspeed":
             kernels, why = "deepspeed", "DeepSpeed steps over its own flat partitions"
         elif name in MULTI_TENSOR:
-            kernels, why = "foreach", "default of torch.optim on CUDA"
+            kernels, why = "foreach", "default of torch.optim; the Trainer of transformers 5 takes fused: then state it"
         else:
             kernels, why = "single", f"{name} steps one parameter at a time"
         take(values, "implementation", "optimizer.implementation", kernels, why)
