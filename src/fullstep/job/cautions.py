@@ -79,5 +79,16 @@ CAUTIONS: dict[str, CautionKind] = {
         "transformers 5 keeps all experts of a block in one parameter. peft adapts it by building the whole changed parameter in"
         " every forward pass, which the formulas do not cover. Adapt attention only, or measure.",
     ),
+    "F103": CautionKind(
+        "The experts are not quantized",
+        "transformers 5 keeps all experts of a block in one parameter, which the 4-bit and 8-bit layers of bitsandbytes do not replace."
+        " The experts, most of the model, stay in the weights' dtype, and peft's prepare_model_for_kbit_training makes them float32."
+        " Earlier versions had one module per expert: state step.framework_version, or use a checkpoint in a quantized format.",
+    ),
+    "F104": CautionKind(
+        "Attention keeps whole score matrices",
+        "Where sdpa has no fused kernel (classes without an sdpa path, ALiBi, or float32 with grouped keys) scores and their softmax are"
+        " kept: rows x heads x length x length. Flash attention keeps none of them.",
+    ),
 }
 """code -> what it means"""

@@ -4,19 +4,42 @@ from __future__ import annotations
 
 from fullstep.job import Job
 from fullstep.ledger import Caution, Instant
+from fullstep.physics.memory.choices import attention_kernel, compute_bytes
 from fullstep.physics.memory.state import stacks_experts
 
 
 def memory_cautions(job: Job, peak: Instant) -> tuple[Caution, ...]:
     """Cautions with their codes (see ``job/cautions.py`` for the table)."""
     found = []
-    if peak.holdings.logits_and_loss > peak.allocated_bytes / 4 and job.step.loss != "fused":
+    if peak.holdings.logits_and_loss == max(peak.holdings) and job.step.loss != "fused":
         text = f"logits and loss are the largest part of the peak ({job.shape.vocabulary:,} words): a fused loss keeps none of it"
         found.append(Caution("F100", text))
     if not job.batch.packed and job.batch.mean_sample_tokens < job.batch.sequence_tokens:
         found.append(Caution("F101", "the longest row decides: run it first, or a run can end hours later"))
-    stacked = {linear.name for block in job.shape.blocks for linear in block.linears if linear.stacked and linear.copies > 1}
-    if job.method.kind != "full" and stacks_experts(job) and stacked & set(job.method.targets):
+    found += _stacked_experts(job)
+    found += _whole_scores(job)
+    return tuple(found)
+
+
+def _stacked_experts(job: Job) -> list[Caution]:
+    names = {linear.name for block in job.shape.blocks for linear in block.linears if linear.stacked and linear.copies > 1}
+    if not names or job.method.kind == "full" or not stacks_experts(job):
+        return []
+    found = []
+    if names & set(job.method.targets):
         text = "adapters on stacked experts are not counted: peft builds whole expert matrices for them; measure such a run"
         found.append(Caution("F102", text))
-    return tuple(found)
+    if job.method.quantization != "none":
+        dtype = "float32" if job.method.upcast_unquantized else job.precision.weights
+        text = f"the experts are one parameter in transformers 5, which {job.method.quantization} layers do not replace: they stay {dtype}"
+        found.append(Caution("F103", text))
+    return found
+
+
+def _whole_scores(job: Job) -> list[Caution]:
+    """Attention that was not asked to be eager, but keeps rows x heads x length x length all the same."""
+    compute = compute_bytes(job)
+    if job.step.attention == "eager" or not any(attention_kernel(job, block, compute) == "eager" for block in job.shape.blocks):
+        return []
+    why = "this class has no sdpa path" if not job.shape.blocks[0].attention.supports_sdpa else "grouped keys in float32 have no kernel"
+    return [Caution("F104", f"attention keeps whole score matrices ({why}): flash attention, or 16-bit compute, does not")]

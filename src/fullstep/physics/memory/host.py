@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fullstep.job import Job
-from fullstep.physics.memory.sharding import Shares
+from fullstep.physics.memory.sharding import FSDP, Shares
 from fullstep.physics.memory.state import WeightBytes, state_elements_per_parameter, trainable
 from fullstep.physics.memory.walk import Scene
 from fullstep.quantities import DTYPE_BYTES, GIB
@@ -43,20 +43,21 @@ def loading_bytes(job: Job, weights: WeightBytes, processes: int) -> float:
 def offloaded_bytes(job: Job, scene: Scene) -> float:
     """What one process keeps in host memory while training.
 
-    Optimizer: float32 masters, states and gradients of its shard. Parameters: its shard of them (FSDP takes gradients and
-    states along). Activations: what the blocks keep. Paged optimizers: their states, should the GPU need the room.
+    Optimizer: gradients and states of its shard, and under DeepSpeed float32 masters, with everything float32. Parameters: its
+    shard of them (FSDP takes gradients and states along). Activations: what the blocks keep. Paged optimizers: their states,
+    should the GPU need the room.
     """
     trains, layout = trainable(job), job.layout
     shard = trains.total / max(1, layout.shards)
     size = 0.0
     states = state_elements_per_parameter(job.optimizer.name.removeprefix("paged_"))
     state_element = 1 if "8bit" in job.optimizer.name else DTYPE_BYTES[job.optimizer.state_dtype]
-    if layout.offload_optimizer:
-        size += shard * (4 + 4 + 4 * states)
     if layout.offload_parameters:
         size += scene.offloaded_weights
-        if not layout.offload_optimizer:
-            size += shard * (DTYPE_BYTES[job.precision.gradients] + states * state_element)
+    if layout.offload_optimizer and layout.implementation == "deepspeed":
+        size += shard * 4 * (2 + states)
+    elif layout.offload_optimizer or (layout.offload_parameters and layout.strategy in FSDP):
+        size += shard * (DTYPE_BYTES[job.precision.gradients] + states * state_element)
     if job.step.activation_offload:
         size += scene.offloaded_activations
     if job.optimizer.name.startswith("paged_"):
