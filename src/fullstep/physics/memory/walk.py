@@ -220,13 +220,21 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
     totals = {(kind, checkpointed): count for kind, checkpointed, count in everything}
     for mark in reversed(marks):
         _block_backward(scene, mark, totals, resident=resident, held=held, gradients_exist=gradients_exist)
+    _end_of_backward(scene, everything, held=held, gradients_exist=gradients_exist)
+
+
+def _end_of_backward(scene: Scene, everything: Counts, *, held: float, gradients_exist: bool) -> None:
+    """The embedding's gradient, and under FSDP the reduction of the root, whose own shards come into being only then."""
     waiting = scene.embedding_gradient + (scene.head_gradient if gradients_exist or scene.root_gathered else 0.0)
+    gradients = scene.gradients
+    if scene.root_gathered and not gradients_exist:
+        gradients = sum(scene.blocks[kind].gradients_left * count for kind, _, count in everything)
     scene.note(
-        at, "embedding", gradients=scene.gradients, temporaries=scene.stream + waiting, logits_and_loss=held,
+        "backward", "embedding", gradients=gradients, temporaries=scene.stream + waiting, logits_and_loss=held,
         gathered_parameters=scene.root_gathered,
     )  # fmt: skip
     if scene.root_reduced:
-        scene.note(at, "reduction of the root", gradients=scene.gradients, temporaries=waiting + scene.root_reduced, logits_and_loss=held)
+        scene.note("backward", "reduction of the root", gradients=gradients, temporaries=waiting + scene.root_reduced, logits_and_loss=held)
 
 
 def _block_backward(
