@@ -14,7 +14,26 @@ from fullstep.physics.memory.tape import Profile, Tape
 
 @lru_cache(maxsize=1024)
 def block_profile(block: Block, kernels: Kernels, hidden: int) -> Profile:
-    """Bytes of one block for one micro-batch. ``hidden`` is the width of the stream."""
+    """Bytes of one block for one micro-batch: what it keeps, and its peaks forward and backward.
+
+    ``saved`` follows from the operations. For a llama block per token in bfloat16:
+    ``16 h + 4 q + 4 k + 8 f + 4 heads + 8`` with h, q, k, f the widths of stream, queries, keys and feed-forward layer; under autocast
+    with float32 weights ``26 h + ...``; LoRA on all linears under autocast ``18 h + 6 q + 4 k + 8 f + 4 heads + 8 + 14 rank``.
+
+    Example: Llama-3.1-8B, h = q = 4096, k = 1024, f = 14336, 32 heads:
+    ``65,536 + 16,384 + 4,096 + 114,688 + 128 + 8 = 200,840`` bytes per token and block.
+
+    Args:
+        block: its layers
+        kernels: dtypes, kernels and rows
+        hidden: width of the stream [elements]
+    Returns:
+        sizes of the played tape [bytes]
+    Source:
+        the modelling code of transformers 5.23; torch's derivatives.yaml
+    Valid:
+        within 1 % of traces of 25 model types; experts of gpt_oss keep three more tensors than is counted here (2 to 4 % of its peaks)
+    """
     tape = Tape(kernels.tokens * hidden * kernels.residual, recomputes=kernels.compile)
     parts = Parts(block, {linear_.role: linear_ for linear_ in block.linears}, {norm_.place: norm_ for norm_ in block.norms})
     norms, stream = parts.norms, 0
@@ -39,12 +58,26 @@ def block_profile(block: Block, kernels: Kernels, hidden: int) -> Profile:
 
 
 def dropout(tape: Tape, kernels: Kernels, source: int, width: int) -> int:
-    """Keeps a mask of one byte per element."""
+    """Dropout on ``tokens * width`` elements keeps a mask of one byte per element.
+
+    Source:
+        torch's native_dropout
+    """
     return tape.op((source,), tape.size(source), extra_saved=kernels.tokens * width)
 
 
 def feed_forward(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
-    """Dense, or experts, or experts with shared ones beside."""
+    """Dense, or experts, or experts with shared ones beside.
+
+    Kept of a gated dense layer per token in 16 bits: gate, up, active gate, product: ``8 f`` [bytes]. Of experts the same for each of
+    the ``experts_per_token`` rows, and their gathered input and output, ``2 * hidden`` each.
+
+    Source:
+        transformers 5.23, integrations/moe.py (grouped_mm), models/llama/modeling_llama.py LlamaMLP
+    Valid:
+        rows are taken to be spread evenly over experts; one expert after another: backward up to the smaller of kept bytes and
+            gradients too high
+    """
     shape, linears = parts.block.feed_forward, parts.linears
     if shape.experts == 0:
         return _dense(tape, kernels, source, parts)

@@ -17,7 +17,12 @@ FLASH_HEAD_DIM = 256
 
 
 def compute_bytes(job: Job) -> int:
-    """Bytes per activation: the compute dtype under autocast, FSDP mixed precision or master weights, else the weights' own."""
+    """Bytes per activation element.
+
+    The compute dtype under autocast, in FSDP's mixed precision and with master weights; else the weights' own. fp8 keeps bfloat16.
+
+    Example: float32 weights under bfloat16 autocast 2; the same without autocast 4.
+    """
     precision = job.precision
     if job.method.upcast_unquantized and not precision.autocast:
         return FLOAT32  # 4-bit layers give back their input's dtype, and everything around them is float32
@@ -31,6 +36,9 @@ def residual_bytes(job: Job) -> int:
 
     float32 where the embedding is float32 in forward: under autocast with float32 weights that nobody gathers in a lower
     dtype, and where a quantized base was prepared with everything else upcast.
+
+    Source:
+        torch.autocast: embedding and addition are on none of its lists; peft's prepare_model_for_kbit_training
     """
     precision, method = job.precision, job.method
     if method.quantization != "none" and method.upcast_unquantized:
@@ -98,10 +106,15 @@ def block_kernels(job: Job, block: Block, *, gradients_exist: bool) -> Kernels:
 
 
 def gradient_sizes(job: Job, *, gradients_exist: bool) -> tuple[int, int]:
-    """(left behind, besides while it is made) per element of a trained weight.
+    """Bytes per element of a trained weight: (left behind, besides while it is made).
 
     A gradient is made in the product's dtype. Where weights are float32 under autocast it is then copied to float32;
     where one exists already, it is added to it and goes.
+
+    Example: float32 weights under bfloat16 autocast: (4, 2) in the first micro-batch, (0, 6) in the next.
+
+    Source:
+        torch/csrc/autograd/functions/accumulate_grad.h
     """
     precision, compute = job.precision, compute_bytes(job)
     if job.layout.strategy in (*FULLY_SHARDED, "fsdp_grad_op", "zero2"):
@@ -131,7 +144,13 @@ def _adapter_kernels(job: Job, compute: int, *, gradients_exist: bool) -> Adapte
 
 
 def loss_habit(job: Job) -> LossHabit:
-    """How this framework and version computes the loss."""
+    """How this framework and version computes the loss.
+
+    transformers before 4.50 copies the logits without the last position; from 4.46 the model's logits live on beside the float32 ones.
+
+    Source:
+        transformers, loss/loss_utils.py and the models' forward, 4.45 to 5.23
+    """
     step, method, version = job.step, job.method, transformers_version(job)
     hugging_face = step.framework in HUGGING_FACE
     trains = method.kind == "full" or job.shape.head_name in method.train_modules

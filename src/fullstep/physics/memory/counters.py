@@ -29,7 +29,22 @@ class Counters(NamedTuple):
 
 
 def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
-    """The three counters and what the verdict compares."""
+    """The three counters and what the verdict compares, each with bounds [bytes].
+
+    allocated: the largest instant. reserved: allocated or the sum of the pools, and no more than the card has. device: reserved and
+    what lies outside torch's allocator. needed: ``allocated * (1 + unavoidable fragmentation) + context + communicator``.
+
+    Args:
+        job: layout, card and framework
+        scene: pools of the blocks and of the loss
+        instants: of the step
+    Returns:
+        low, likely and high of each
+    Source:
+        ``data/allocator.json`` and ``device_overheads.csv``, where every figure has its evidence; torch's CUDACachingAllocator.cpp
+    Valid:
+        see the accuracy table; reserved on a nearly full card depends on the order of requests and is the least certain
+    """
     facts = allocator_facts()
     peak = max(instant.allocated_bytes for instant in instants)
     trust = trust_in(job, facts)

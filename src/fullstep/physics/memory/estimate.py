@@ -15,9 +15,16 @@ from fullstep.physics.memory.walk import walk_step
 
 
 def estimate_memory(job: Job) -> MemoryEstimate:
-    """Every instant of the steady step, three counters with bounds, the other peaks, and the host. All sizes in bytes.
+    """Every instant of the steady step, three counters with bounds, the other peaks, and the host.
 
-    Raises nothing for a complete job: what is not covered was refused when the worksheet was completed.
+    The peak is a moment: ``max`` over the instants of the sum of what is alive then, not the sum of all maxima.
+
+    Args:
+        job: complete; what is not covered was refused when the worksheet was completed
+    Returns:
+        sizes of the worst rank [bytes]; the host's of one node [bytes]
+    Valid:
+        0.3 % mean error of allocated over the checked published runs; see the accuracy table
     """
     trains = trainable(job)
     weights = weight_bytes(job)

@@ -32,7 +32,11 @@ def transformers_version(job: Job) -> tuple[int, ...]:
 
 
 def is_reentrant(job: Job) -> bool:
-    """transformers before 5 checkpoints with use_reentrant=True (its default became False with 5.0)."""
+    """Whether checkpointing is torch's reentrant kind: transformers before 5 (its default became False with 5.0).
+
+    Source:
+        transformers, modeling_utils.py gradient_checkpointing_enable
+    """
     return job.step.framework in HUGGING_FACE and transformers_version(job) < (5,)
 
 
@@ -49,7 +53,10 @@ def repeats_keys(job: Job, kernel: str) -> bool:
     """Keys and values are copied out to all heads before attention.
 
     Always in eager and efficient attention. Under sdpa in transformers before 4.53 (later enable_gqa is used) and in torch-native
-    code; under flash in the classes named above before 4.48.
+    code; under flash in the classes of ``REPEATS_KEYS_UNDER_FLASH`` before 4.48.
+
+    Source:
+        transformers, integrations/sdpa_attention.py; models/mistral/modeling_mistral.py of 4.47 and 4.48
     """
     if kernel in ("eager", "efficient"):
         return True

@@ -15,7 +15,15 @@ CHECKPOINT_FILE_BYTES = 5 * 10**9
 
 
 def host_memory(job: Job, held: Shares, weights: WeightBytes, scene: Scene) -> tuple[float, str]:
-    """(peak in bytes on one node, when)."""
+    """(peak on one node [bytes], when): the largest of loading, training and saving.
+
+    Each process takes PROCESS_BYTES; see :func:`loading_bytes`, :func:`offloaded_bytes` and :func:`saving_bytes` for the rest.
+
+    Example: eight ranks that each load Llama-3.1-8B in bfloat16: ``8 * (3 GiB + 16,060,522,496)``, about 154 GB.
+
+    Valid:
+        the size of a process is assumed; page cache and data loaders are not counted
+    """
     processes = job.machine.gpus if job.layout.strategy != "layer_split" else 1
     base = float(processes * PROCESS_BYTES)
     training = base + processes * offloaded_bytes(job, scene)
@@ -29,9 +37,13 @@ def host_memory(job: Job, held: Shares, weights: WeightBytes, scene: Scene) -> t
 
 
 def loading_bytes(job: Job, weights: WeightBytes, processes: int) -> float:
-    """every_rank: each process of the node holds the whole model; rank0: one does; meta: none, one file at a time.
+    """Host memory of one node for the model while it is loaded [bytes].
 
+    every_rank: each process of the node holds the whole model; rank0: one does; meta: none, one file at a time.
     A model that is quantized while it is loaded is read in its 16-bit form.
+
+    Source:
+        accelerate, FullyShardedDataParallelPlugin.cpu_ram_efficient_loading; transformers, save_pretrained max_shard_size
     """
     element = 2 if job.method.quantization != "none" else DTYPE_BYTES[job.precision.weights]
     whole = float(job.shape.parameters * element)

@@ -28,7 +28,16 @@ from fullstep.quantities import DTYPE_BYTES
 
 
 def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
-    """The scene of one step: profiles of blocks and head, what is divided, gathered, offloaded and kept."""
+    """The scene of one step: profiles of blocks and head, and what is divided, gathered, offloaded and kept.
+
+    Args:
+        job: the job
+        held: what this GPU keeps between steps [bytes]
+        gathered: FSDP's units [bytes]
+        trains: elements that train
+    Returns:
+        all that :func:`walk_step` needs [bytes]
+    """
     layout, compute = job.layout, compute_bytes(job)
     shape = _last_part(job.shape, job.machine.gpus) if layout.strategy == "layer_split" else job.shape
     sharded = layout.strategy in FSDP

@@ -31,11 +31,22 @@ Counts = tuple[tuple[int, bool, int], ...]
 
 
 @lru_cache(maxsize=256)
-def landmarks(
-    layers: tuple[int, ...], checkpointing: Checkpointing, *, neighbours: bool = False
-) -> tuple[tuple[Landmark, ...], Counts]:
-    """Landmarks in order, and the counts over all blocks. ``neighbours``: with the second and the last but one, since the outermost
-    blocks gather nothing ahead."""
+def landmarks(layers: tuple[int, ...], checkpointing: Checkpointing, *, neighbours: bool = False) -> tuple[tuple[Landmark, ...], Counts]:
+    """Blocks at which a peak can lie, in order, and the counts over all blocks.
+
+    What is alive at a block is linear in its position among equal blocks, so the worst lies at the first or the last of each kind.
+    ``neighbours``: with the second and the last but one, since the outermost blocks gather nothing ahead.
+
+    Args:
+        layers: kind of each block, from the embedding on
+        checkpointing: none, full, selective, or n for every n-th block
+    Returns:
+        landmarks, and (kind, checkpointed, count)
+
+    >>> marks, counts = landmarks((0, 0, 0, 0), 2)
+    >>> counts
+    ((0, True, 2), (0, False, 2))
+    """
     every = checkpointing if isinstance(checkpointing, int) else 0
     marks = [(kind, checkpointing == "full" or (every > 0 and index % every == 0)) for index, kind in enumerate(layers)]
     found: list[Landmark] = []
@@ -166,7 +177,7 @@ def kept_by(scene: Scene, kind: int, checkpointed: bool) -> float:
 
 
 def kept_before(scene: Scene, counts: Counts) -> float:
-    """What all those blocks keep on the GPU."""
+    """What all those blocks keep on the GPU [bytes]; with activation offload no more than two of the largest (one leaves, one arrives)."""
     total = sum(count * kept_by(scene, kind, checkpointed) for kind, checkpointed, count in counts)
     if scene.offloads_activations and counts:
         per_block = max(kept_by(scene, kind, checkpointed) for kind, checkpointed, _ in counts)
@@ -175,7 +186,15 @@ def kept_before(scene: Scene, counts: Counts) -> float:
 
 
 def walk_forward(scene: Scene, at: At, gradients: float) -> None:
-    """Forward and loss of a micro-batch, with ``gradients`` there already."""
+    """Forward and loss of a micro-batch, with ``gradients`` [bytes] there already.
+
+    At block i: what earlier blocks keep, the stream, the block's own forward peak, autocast's copies, gathered units (this and the next).
+    At the loss: what all blocks keep, the head's forward peak, the root unit.
+
+    Valid:
+        under FSDP the flat buffer of the last all-gather lives one step longer than here: 3 to 5 % of the loss, 5 to 25 % of forward, none
+            of them the peak. The final norm's 16-bit input is held a moment too long (0.2 % of the loss)
+    """
     marks, everything = landmarks(scene.shape.layers, scene.checkpointing, neighbours=scene.prefetches)
     for mark in marks:
         costs = scene.blocks[mark.kind]
@@ -203,7 +222,14 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
 
 
 def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
-    """Backward of a micro-batch. ``gradients_exist``: an earlier one has left the gradients there already."""
+    """Backward of a micro-batch. ``gradients_exist``: an earlier one has left the gradients there already.
+
+    Noted are the loss's own backward, each landmark (recomputed where it is checkpointed) with the gradients made so far, the reduction
+    of FSDP's units, and the embedding's gradient at the very end.
+
+    Valid:
+        within 0.1 % of traces of FSDP2 over 8, 2 x 4 and with no_sync
+    """
     marks, everything = landmarks(scene.shape.layers, scene.checkpointing, neighbours=scene.prefetches)
     at: At = "backward"
     held = scene.held_outputs
@@ -240,46 +266,46 @@ def _end_of_backward(scene: Scene, everything: Counts, *, held: float, gradients
 def _block_backward(
     scene: Scene, mark: Landmark, totals: dict[tuple[int, bool], int], *, resident: float, held: float, gradients_exist: bool
 ) -> None:
-    costs, profile = scene.blocks[mark.kind], scene.blocks[mark.kind].profile
+    costs = scene.blocks[mark.kind]
     done = [(kind, ck, count) for (kind, ck), count in _after(mark, totals).items()]
     gradients = resident
     if not gradients_exist:
         gradients += scene.head_gradients_left + sum(scene.blocks[kind].gradients_left * count for kind, _, count in done)
-    else:
-        gradients += scene.head_gradients_left if scene.root_gathered else 0
+    elif scene.root_gathered:
+        gradients += scene.head_gradients_left
     kept, retained = kept_before(scene, mark.before), 0.0
     if scene.retains_inputs:
         behind = sum(count for _, ck, count in done if ck)
         kept += scene.stream * behind
         retained = scene.stream * max(0, behind - 1)  # the last one is the gradient that comes in
-    if mark.checkpointed or scene.checkpointing == "selective":
-        again = profile.forward_peak + scene.stream
-        own = profile.backward_peak + (profile.output if scene.reentrant else 0)
-        keeps = scene.stream if mark.checkpointed else 0.0
-        work = max(again, own - min(keeps, profile.saved))
-        kept += keeps
-    else:
-        work = profile.backward_peak
-        kept += 0
-    earlier = _neighbour(scene, mark.position, -1)
-    later = _neighbour(scene, mark.position, 1)
-    pending = later.reduced if later is not None and scene.prefetches else 0.0
-    copies = _saved_copies(scene, mark.before) + costs.copies
-    gathered = _gathered(scene, costs, earlier)
-    phase = BlockPhase(kept, retained, work + copies + pending)
+    keeps, work = _work_of_backward(scene, costs.profile, checkpointed=mark.checkpointed)
+    kept += keeps
+    earlier, later = _neighbour(scene, mark.position, -1), _neighbour(scene, mark.position, 1)
+    work += _saved_copies(scene, mark.before) + costs.copies
+    work += later.reduced if later is not None and scene.prefetches else 0.0
+    phase = BlockPhase(kept, retained, work)
     if sum(phase) > sum(scene.block_phase):
         scene.block_phase = phase
     kept += retained
-    unit = max(0.0, profile.weight_gradient) if costs.gathered else 0.0
+    gathered = _gathered(scene, costs, earlier)
     scene.note(
-        "backward", f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work + copies + pending,
+        "backward", f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work,
         gathered_parameters=gathered, logits_and_loss=held,
     )  # fmt: skip
-    if unit:
+    if costs.gathered and costs.profile.weight_gradient > 0:
         scene.note(
-            "backward", f"reduction of block {mark.position}", gradients=gradients + unit, activations=kept,
+            "backward", f"reduction of block {mark.position}", gradients=gradients + costs.profile.weight_gradient, activations=kept,
             temporaries=scene.stream + costs.reduced, gathered_parameters=gathered, logits_and_loss=held,
         )  # fmt: skip
+
+
+def _work_of_backward(scene: Scene, profile: Profile, *, checkpointed: bool) -> tuple[float, float]:
+    """(the block's input that checkpointing kept, most alive besides): run again and then backward, or backward at once."""
+    if not checkpointed and scene.checkpointing != "selective":
+        return 0.0, profile.backward_peak
+    keeps = scene.stream if checkpointed else 0.0
+    own = profile.backward_peak + (profile.output if scene.reentrant else 0)
+    return keeps, max(profile.forward_peak + scene.stream, own - min(keeps, profile.saved))
 
 
 def _after(mark: Landmark, totals: dict[tuple[int, bool], int]) -> dict[tuple[int, bool], int]:
@@ -315,7 +341,15 @@ def _saved_copies(scene: Scene, counts: Counts) -> float:
 
 
 def walk_step(scene: Scene, *, accumulates: bool, old_gradients: float) -> tuple[Instant, ...]:
-    """The instants of the steady step, in order. ``old_gradients``: bytes left from the step before while the first forward runs."""
+    """The instants of the steady step, in order.
+
+    Args:
+        scene: one GPU's share
+        accumulates: whether there is a second micro-batch
+        old_gradients: left from the step before while the first forward runs [bytes]
+    Returns:
+        forward, loss, backward, (second_forward,) optimizer_step, each at its worst moment
+    """
     walk_forward(scene, "forward", old_gradients)
     walk_backward(scene, gradients_exist=False)
     if accumulates:
