@@ -58,7 +58,8 @@ class Profile(NamedTuple):
 class Tape:
     """Write operations with :meth:`op`, then :meth:`play`. Tensor 0 is the input.
 
-    A frozen product of 8 bytes, then relu, which keeps its output of 4; a sum of 1 ends it. In relu.s backward its output and two gradients of 4 are alive.
+    A frozen product of 8 bytes, then relu, which keeps its output of 4; a sum of 1 ends it. In relu's backward its output and two
+    gradients of 4 are alive.
 
     >>> tape = Tape(8)
     >>> positive = tape.op((tape.op((0,), 4),), 4, saves_output=True)
