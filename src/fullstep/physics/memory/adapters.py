@@ -32,7 +32,7 @@ def adapted(tape: Tape, kernels: Kernels, tensors: tuple[int, int, int], shape: 
 
     lora: ``y + scaling * B(A(dropout(x)))``. Kept per token: A's input (``inputs`` elements; cast to the adapter's dtype, under autocast
     back to 16 bits) and B's input (``rank`` elements), with dropout one byte per input element. dora keeps both products besides.
-    ia3 scales the output and keeps it; on the feed-forward's last product see :func:`scaled_input`.
+    ia3 scales the output and keeps it; on the feed-forward's last product see ``scaled_input``.
 
     Example: rank 16 on 4096 inputs in 16 bits under autocast keeps ``2 * (4096 + 16) = 8,224`` bytes per token.
 
@@ -42,10 +42,13 @@ def adapted(tape: Tape, kernels: Kernels, tensors: tuple[int, int, int], shape: 
         tensors: the layer's input, the same as the product reads it, and the product's output
         shape: the linear
         tokens: rows of the product
+
     Returns:
         the tensor that the next layer reads
+
     Source:
         peft 0.21, tuners/lora/layer.py, lora/bnb.py, lora/dora.py, ia3/layer.py; fused kernels: fms_acceleration_foak
+
     Valid:
         equal to traces of the real classes to the byte, but for 16-bit copies of the adapters themselves (below 0.1 %)
     """
@@ -115,10 +118,13 @@ def bottleneck(tape: Tape, kernels: Kernels, source: int, hidden: int) -> int:
         kernels: without a bottleneck adapter nothing is added
         source: the sublayer's output
         hidden: its width [elements]
+
     Returns:
         the sum, in the dtype of the stream
+
     Source:
         Houlsby et al. 2019, Parameter-Efficient Transfer Learning for NLP, figure 2
+
     Valid:
         by derivation; not compared with a trace
     """

@@ -23,7 +23,7 @@ def attention(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
 
     Kept per token [bytes], in 16 bits: flash and efficient ``2 q + 2 k + 2 v + 2 out + 4 heads``; efficient also its mask,
     ``2 * length``, and keys and values copied to all heads; eager ``2 q + 2 k + 2 v + (4 + 2) * heads * length``. Projections and norms
-    besides (see :func:`linear`, :func:`norm`). Latent attention: keys of ``n + r`` per head, values a view of the expanded latent.
+    besides (see ``linear``, ``norm``). Latent attention: keys of ``n + r`` per head, values a view of the expanded latent.
 
     Example: Llama-3.1-8B (q = out = 4096, k = v = 1024, 32 heads) under flash: ``8192 + 2048 + 2048 + 8192 + 128 = 20,608``.
 
@@ -32,10 +32,13 @@ def attention(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
         kernels: which kernel, mask, dtype
         source: the normed input
         parts: the block with its linears by role and its norms by place
+
     Returns:
         the output projection's result
+
     Source:
         transformers 5.23, integrations/sdpa_attention.py, eager_attention_forward; derivatives.yaml of torch 2.13
+
     Valid:
         to the byte on traces of llama, qwen, gemma, mixtral, deepseek; contiguous copies of the output (phi, gpt_neox, phi3) and float32
             queries and keys (gptj) are not counted: 0.5 to 1 % below those traces. The efficient kernel's own workspace is not counted

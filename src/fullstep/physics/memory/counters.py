@@ -38,10 +38,13 @@ def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
         job: layout, card and framework
         scene: pools of the blocks and of the loss
         instants: of the step
+
     Returns:
         low, likely and high of each
+
     Source:
         ``data/allocator.json`` and ``device_overheads.csv``, where every figure has its evidence; torch's CUDACachingAllocator.cpp
+
     Valid:
         see the accuracy table; reserved on a nearly full card depends on the order of requests and is the least certain
     """

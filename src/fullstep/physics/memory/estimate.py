@@ -21,8 +21,10 @@ def estimate_memory(job: Job) -> MemoryEstimate:
 
     Args:
         job: complete; what is not covered was refused when the worksheet was completed
+
     Returns:
         sizes of the worst rank [bytes]; the host's of one node [bytes]
+
     Valid:
         0.3 % mean error of allocated over the checked published runs; see the accuracy table
     """

@@ -17,7 +17,7 @@ CHECKPOINT_FILE_BYTES = 5 * 10**9
 def host_memory(job: Job, held: Shares, weights: WeightBytes, scene: Scene) -> tuple[float, str]:
     """(peak on one node [bytes], when): the largest of loading, training and saving.
 
-    Each process takes PROCESS_BYTES; see :func:`loading_bytes`, :func:`offloaded_bytes` and :func:`saving_bytes` for the rest.
+    Each process takes PROCESS_BYTES; see ``loading_bytes``, ``offloaded_bytes`` and ``saving_bytes`` for the rest.
 
     Example: eight ranks that each load Llama-3.1-8B in bfloat16: ``8 * (3 GiB + 16,060,522,496)``, about 154 GB.
 

@@ -33,10 +33,13 @@ def norm(tape: Tape, kernels: Kernels, source: int, shape: Norm, width: int | No
         source: the input
         shape: kind, width of one row, parameters
         width: of all rows of a token together where that is more (norms per head) [elements]
+
     Returns:
         the normed tensor in the input's dtype
+
     Source:
         transformers 5.23, LlamaRMSNorm and GemmaRMSNorm; torch's native_layer_norm
+
     Valid:
         to the byte on traces; sums over rows for the scale's gradient go through two float32 buffers (COLUMN_SUM_BYTES), an upper bound
     """
@@ -82,10 +85,13 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
         source: the input
         shape: inputs, outputs, bias, copies
         tokens: rows of the product; those of the micro-batch unless stated
+
     Returns:
         the product, with its adapter's share
+
     Source:
         torch's derivatives.yaml (mm, addmm, _grouped_mm), torch.autocast; bitsandbytes, MatMul4Bit
+
     Valid:
         to the byte on traces
     """

@@ -35,8 +35,9 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         held: what this GPU keeps between steps [bytes]
         gathered: FSDP's units [bytes]
         trains: elements that train
+
     Returns:
-        all that :func:`walk_step` needs [bytes]
+        all that ``walk_step`` needs [bytes]
     """
     layout, compute = job.layout, compute_bytes(job)
     shape = _last_part(job.shape, job.machine.gpus) if layout.strategy == "layer_split" else job.shape

@@ -54,10 +54,13 @@ def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trai
         gradients: whole [bytes]
         states: whole [bytes]
         trains: elements that train
+
     Returns:
         the share of the worst GPU [bytes]
+
     Source:
         Rajbhandari et al. 2020, ZeRO, figure 1; torch.distributed.fsdp; bitsandbytes, Params4bit quant_storage
+
     Valid:
         padding of shards to equal sizes is not counted (below 0.1 % of models of this size)
     """

@@ -31,14 +31,16 @@ def quantized_bytes_per_weight(quantization: str, double: bool) -> float:
     """Storage of one quantized weight with its block constants [bytes].
 
     nf4, fp4: half a byte + one float32 per 64 weights; double: one byte per 64 and one float32 per 256 of those. int8: a byte; its row
-    constants are counted by :func:`quantized_bytes`. gptq: half a byte + float16 scale and 4-bit zero per group of 128. mxfp4: half a byte
+    constants are counted by ``quantized_bytes``. gptq: half a byte + float16 scale and 4-bit zero per group of 128. mxfp4: half a byte
     + one byte per 32.
 
     Args:
         quantization: name of the format
         double: whether the constants are quantized too
+
     Returns:
         [bytes] per weight
+
     Source:
         Dettmers et al. 2023, QLoRA, section 3: constants of 0.5 bit become 0.127; OCP Microscaling 1.0 for mxfp4
 
@@ -209,7 +211,7 @@ def gradient_bytes(job: Job) -> float:
 
 
 def state_elements_per_parameter(name: str) -> float:
-    """Full-size state tensors of an optimizer. adafactor keeps rows and columns only; see :func:`state_bytes`. Paged states lie outside
+    """Full-size state tensors of an optimizer. adafactor keeps rows and columns only; see ``state_bytes``. Paged states lie outside
     torch's allocator.
 
     >>> state_elements_per_parameter("adamw"), state_elements_per_parameter("sgd_momentum")
@@ -261,6 +263,7 @@ def state_bytes(job: Job) -> float:
 
     Source:
         Shazeer and Stern 2018 (Adafactor); Dettmers et al. 2022 (8-bit); Zhao et al. 2024 (GaLore); torch.optim, torchao.optim
+
     Valid:
         traces: 2.0, 1.016 and 0.53 times the weights' bytes for adamw, 8 and 4 bits; bitsandbytes keeps tensors below 4,096 elements
             in float32, which is not counted
@@ -308,10 +311,13 @@ def optimizer_temporaries_bytes(job: Job, trained_bytes: float, largest_bytes: f
         job: the optimizer and its implementation
         trained_bytes: parameters that this GPU updates [bytes]
         largest_bytes: the largest tensor of them [bytes]
+
     Returns:
         [bytes], beside weights, gradients and states
+
     Source:
         torch.optim (_multi_tensor_adam, _single_tensor_adam), transformers.optimization.Adafactor
+
     Valid:
         foreach AdamW to the byte on published runs; the rest on traces (torch 2.13) within a few percent of the temporaries; galore and
             apollo by derivation

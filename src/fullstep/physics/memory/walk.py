@@ -40,6 +40,7 @@ def landmarks(layers: tuple[int, ...], checkpointing: Checkpointing, *, neighbou
     Args:
         layers: kind of each block, from the embedding on
         checkpointing: none, full, selective, or n for every n-th block
+
     Returns:
         landmarks, and (kind, checkpointed, count)
 
@@ -347,6 +348,7 @@ def walk_step(scene: Scene, *, accumulates: bool, old_gradients: float) -> tuple
         scene: one GPU's share
         accumulates: whether there is a second micro-batch
         old_gradients: left from the step before while the first forward runs [bytes]
+
     Returns:
         forward, loss, backward, (second_forward,) optimizer_step, each at its worst moment
     """
