@@ -21,7 +21,7 @@ OPTIMIZERS = (
     "adamw", "adam", "sgd", "sgd_momentum", "adafactor", "lion", "muon", "adamw_8bit", "adamw_4bit", "lion_8bit",
     "paged_adamw", "paged_adamw_8bit", "galore", "apollo",
 )  # fmt: skip
-KINDS = ("llama", "qwen3", "gemma2", "olmo2", "cohere", "phi", "gpt2", "gpt_neox", "bloom", "mixtral", "deepseek_v3")
+KINDS = ("llama", "qwen3", "gemma2", "olmo2", "cohere", "phi", "gpt2", "gpt_neox", "bloom", "mixtral", "deepseek_v3", "gpt_oss")
 STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp_grad_op", "hsdp", "layer_split")
 GPUS = ("H100-SXM", "A100-SXM-80", "RTX-4090", None)
 BITS_APART = 1e-9
@@ -45,9 +45,9 @@ def configs(draw: st.DrawFn) -> Mapping:
     if kind == "deepseek_v3":
         return config | _latent(draw, heads)
     config["num_key_value_heads"] = groups
-    if kind in ("qwen3", "gemma2"):
+    if kind in ("qwen3", "gemma2", "gpt_oss"):
         config["head_dim"] = head_dim
-    if kind == "mixtral":
+    if kind in ("mixtral", "gpt_oss"):
         experts = draw(st.sampled_from((2, 8)))
         config |= {"num_local_experts": experts, "num_experts_per_tok": draw(st.sampled_from((1, 2, experts)))}
     return config

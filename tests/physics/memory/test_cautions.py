@@ -40,3 +40,21 @@ def test_adapters_on_stacked_experts(version: str, expected: list[str]) -> None:
         "step": {"framework_version": version},
     }
     assert [code for code in codes(complete(worksheet_from_mapping(mapping, "mixtral"))) if code == "F102"] == expected
+
+
+def test_experts_that_4_bit_layers_do_not_replace() -> None:
+    mapping: dict[str, Any] = {
+        "model": {"config": {"model_type": "mixtral", "num_hidden_layers": 2}},
+        "method": {"kind": "qlora", "targets": ["q_proj"]},
+    }
+    assert "F103" in codes(complete(worksheet_from_mapping(mapping, "mixtral")))
+    modules = mapping | {"step": {"framework_version": "4.57.0"}}
+    assert "F103" not in codes(complete(worksheet_from_mapping(modules, "mixtral")))
+
+
+def test_whole_score_matrices_that_nobody_asked_for(eight_billion: Make) -> None:
+    wide = {"precision__weights": "float32", "precision__compute": "float32"}
+    assert "F104" in codes(eight_billion(**wide))
+    assert "F104" in codes(eight_billion(model__name="google/gemma-2-9b"))
+    assert "F104" not in codes(eight_billion(model__name="google/gemma-2-9b", step__attention="flash"))
+    assert "F104" not in codes(eight_billion(**wide, step__attention="eager"))
