@@ -142,3 +142,25 @@ def test_errors_of_the_hub_are_errors_of_the_input(error: Exception, says: str, 
     _hub_that(monkeypatch, error)
     with pytest.raises(InputError, match=says):
         find_model("somebody/model")
+
+
+@pytest.mark.parametrize(
+    ("short", "name"),
+    [("mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1"), ("Llama-2-7b", "meta-llama/Llama-2-7b-hf"), ("glm-4-9b", "zai-org/GLM-4-9B-0414")],
+)
+def test_a_version_at_the_end_may_be_left_out(short: str, name: str) -> None:
+    assert find_model(short).name == name
+
+
+def test_versions_that_leave_a_choice_are_listed() -> None:
+    with pytest.raises(InputError, match=r"mistralai/Mistral-7B-v0\.1 or mistralai/Mistral-7B-v0\.3"):
+        find_model("mistral-7b")
+
+
+@pytest.mark.parametrize(("model_type", "near"), [("qwen4", "nearest: "), ("t5", ""), ("mamba", ""), ("zzz", "")])
+def test_nearest_types_are_near(model_type: str, near: str) -> None:
+    with pytest.raises(InputError) as caught:
+        shape_from_config({"model_type": model_type})
+    (fault,) = caught.value.faults
+    assert ("nearest: " in fault.allowed) is bool(near)
+    assert "`fullstep trace`, which is to come with the next version" in fault.remedy

@@ -14,7 +14,8 @@ from fullstep.models.reader import LARGEST_LAYERS, LARGEST_SIZE, ConfigReader
 from fullstep.models.shape import Attention, Block, ModelShape, Norm
 
 _LANGUAGE_PART = "the language part of a model that takes more than text"
-_SIZE_KEYS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
+SIZE_KEYS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
+"""what every config ought to state, by the usual names"""
 _DROPOUT_KEYS = (
     "attention_dropout", "hidden_dropout", "resid_pdrop", "attn_pdrop", "dropout", "activation_dropout",
     "residual_dropout", "resid_dropout",
@@ -37,7 +38,7 @@ def build_shape(config: Mapping[str, Any], architecture: Architecture, name: str
     hidden = reader.whole("hidden_size")
     heads = read_heads(reader, architecture.attention, hidden)
     layers = reader.whole("num_hidden_layers", high=LARGEST_LAYERS)
-    reader.check_spelling(_SIZE_KEYS)
+    reader.check_spelling(SIZE_KEYS)
     blocks, order = _blocks(reader, hidden, heads, layers)
     around = _around(reader, hidden)
     reader.raise_faults()

@@ -14,6 +14,7 @@ from fullstep.models.config import shape_from_config
 from fullstep.models.shape import ModelShape
 
 _FILE = Path(__file__).parent / "data" / "models.json"
+_VERSION_SUFFIX = re.compile(r"-(?:v\d+(?:\.\d+)*|\d{4}|hf)\Z")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]{0,95}(/[A-Za-z0-9_][\w.\-]{0,95})?\Z", re.ASCII)
 
 
@@ -53,8 +54,9 @@ def bundled_config(name: str) -> dict[str, Any]:
 def find_model(name: str) -> ModelShape:
     """The shape of a model by its hub id.
 
-    Bundled models are found in any letter case, and by the part after the slash where only one has it. Any other hub id is
-    looked up on the hub if ``huggingface_hub`` is installed (extra ``hub``): its ``config.json`` alone, never weights or code.
+    Bundled models are found in any letter case, by the part after the slash where only one has it, and without a version at
+    its end (``mixtral-8x7b`` for ``Mixtral-8x7B-v0.1``) where only one has that. Any other hub id is looked up on the hub if
+    ``huggingface_hub`` is installed (extra ``hub``): its ``config.json`` alone, never weights or code.
 
     Raises:
         InputError: no such model, with the nearest names; or the hub did not give its config.
@@ -90,10 +92,22 @@ def _index() -> dict[str, tuple[str, ...]]:
     return index
 
 
+@cache
+def _unversioned() -> dict[str, tuple[str, ...]]:
+    """Lower-case bare names without the version at their end to the hub ids that have them."""
+    index: dict[str, tuple[str, ...]] = {}
+    for hub_id in _table():
+        bare = hub_id.lower().rpartition("/")[2]
+        short = _VERSION_SUFFIX.sub("", bare)
+        if short != bare:
+            index[short] = (*index.get(short, ()), hub_id)
+    return index
+
+
 def _bundled_name(name: str) -> str | None:
     if name in _table():
         return name
-    found = _index().get(name.lower(), ())
+    found = _index().get(name.lower()) or _unversioned().get(name.lower(), ())
     if len(found) > 1:
         raise InputError(Fault("model.name", f"{name!r} is the name of {len(found)} models", " or ".join(found)))
     return found[0] if found else None

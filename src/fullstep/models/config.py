@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fullstep.errors import Fault, InputError, UnsupportedError
+from fullstep.models.architecture import Architecture
 from fullstep.models.architectures import ARCHITECTURES, TEXT_PARTS
-from fullstep.models.build import build_shape
-from fullstep.models.reader import shown
+from fullstep.models.build import SIZE_KEYS, build_shape
+from fullstep.models.reader import ConfigReader, shown
 from fullstep.models.shape import ModelShape
 
 LARGEST_CONFIG_BYTES = 10**6
+_NEAR = 0.7
+"""how alike two names of model types must be before one is offered for the other; below that it is noise"""
 
 
 def supported_model_types() -> tuple[str, ...]:
@@ -63,7 +67,18 @@ def _shape_from_text(text: str, name: str) -> ModelShape:
     architecture = ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
     if architecture is None:
         raise _unknown_type(model_type)
-    return build_shape(config, architecture, name, part_of=part_of)
+    shape = build_shape(config, architecture, name, part_of=part_of)
+    return replace(shape, sizes_left_out=_sizes_left_out(config, architecture))
+
+
+def _sizes_left_out(config: Mapping[str, Any], architecture: Architecture) -> tuple[tuple[str, object], ...]:
+    """Sizes that the config does not state, under the config's own names, with what its class takes for them."""
+    reader = ConfigReader(config, architecture)
+    keys = [*SIZE_KEYS, architecture.feed_forward.width, "head_dim", "tie_word_embeddings"]
+    if architecture.experts is not None:
+        keys += [architecture.experts.count, architecture.experts.per_token, architecture.experts.width]
+    unstated = [key for key in dict.fromkeys(keys) if not reader.stated(key) and reader.raw(key) is not None]
+    return tuple((architecture.keys.get(key, key), reader.raw(key)) for key in unstated)
 
 
 def _unknown_type(model_type: object) -> InputError:
@@ -71,13 +86,14 @@ def _unknown_type(model_type: object) -> InputError:
         found = "missing" if model_type is None else f"found {shown(model_type)}"
         return InputError(Fault("model config: model_type", found, "the name of a model type, for example llama"))
     known = supported_model_types()
-    near = get_close_matches(model_type[:64].lower(), known, n=4, cutoff=0.5)
+    near = get_close_matches(model_type[:64].lower(), known, n=4, cutoff=_NEAR)
     return UnsupportedError(
         Fault(
             "model config: model_type",
             f"{shown(model_type)} is not among the {len(known)} model types that the formulas cover",
-            f"nearest: {', '.join(near)}" if near else "for example llama, mistral, qwen2, gemma2",
-            "`fullstep trace` runs one step of the model's own class without its weights and measures what the formulas cannot say.",
+            f"nearest: {', '.join(near)}" if near else "a model type that is covered, for example llama or mistral",
+            "`fullstep trace`, which is to come with the next version, will run one step of the model's own class;"
+            " until then size the nearest supported type.",
         )
     )
 

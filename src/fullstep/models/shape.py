@@ -168,6 +168,8 @@ class ModelShape:
     """name of the block's class, which FSDP wraps"""
     covers: str = ""
     """what of the model is covered when not all of it is, for example ``the language part of a vision-language model``"""
+    sizes_left_out: tuple[tuple[str, object], ...] = ()
+    """(key of the config, value): sizes that the config does not state, as its class has them"""
     source: str = field(default="", compare=False)
 
     @cached_property
