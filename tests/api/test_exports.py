@@ -44,3 +44,15 @@ def test_a_pilot_outranks_the_estimate() -> None:
     assert piloted.allocated_peak_bytes.low == piloted.allocated_peak_bytes.high == 70 * 2**30
     assert piloted.needed_bytes.low >= 70 * 2**30 > estimated.needed_bytes.high
     assert piloted.instants == estimated.instants
+
+
+def test_the_list_is_all_that_is_seen() -> None:
+    assert dir(fullstep.api) == sorted(fullstep.api.__all__)
+
+
+@pytest.mark.parametrize(("key", "peak_gib"), [("allocated_peak_gib", 79.0), ("reserved_peak_gib", 79.0), ("device_peak_gib", 79.5)])
+def test_a_pilot_that_ran_is_at_least_tight(key: str, peak_gib: float) -> None:
+    """An H100 has 79.65 GiB, of which torch can use 79.11."""
+    measured = worksheet_from_mapping({**SHEET.as_dict(), "batch": {"micro_batch": 64}, "measured": {key: peak_gib}})
+    assert estimate(worksheet_from_mapping({**SHEET.as_dict(), "batch": {"micro_batch": 64}})).memory.verdict == "does_not_fit"
+    assert estimate(measured).memory.verdict == "tight"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny_jobs import job
 
 from fullstep.errors import InputError, UnsupportedError
-from fullstep.job import CAUTIONS
+from fullstep.job import CAUTIONS, complete, worksheet_from_mapping
 
 
 @pytest.mark.parametrize(
@@ -113,3 +115,45 @@ def test_an_unknown_kind_is_a_fault_with_the_nearest() -> None:
     with pytest.raises(InputError, match='Did you mean "adalora"') as caught:
         job(method__kind="adalor")
     assert not isinstance(caught.value, UnsupportedError)
+
+
+@pytest.mark.parametrize(
+    ("measured", "key"),
+    [
+        ({"allocated_peak_gib": 50, "reserved_peak_gib": 40}, "measured.allocated_peak_gib"),
+        ({"reserved_peak_gib": 50, "device_peak_gib": 49}, "measured.reserved_peak_gib"),
+        ({"allocated_peak_gib": 50, "device_peak_gib": 49}, "measured.allocated_peak_gib"),
+        ({"device_peak_gib": 79.7}, "measured.device_peak_gib"),
+        ({"allocated_peak_gib": 200}, "measured.allocated_peak_gib"),
+        ({"reserved_peak_gib": 0}, "measured.reserved_peak_gib"),
+        ({"allocated_peak_gib": -3}, "measured.allocated_peak_gib"),
+    ],
+)
+def test_impossible_pilots(measured: dict[str, float], key: str) -> None:
+    """Allocated lies inside reserved, reserved inside device, device inside the 79.65 GiB of the card."""
+    with pytest.raises(InputError) as caught:
+        complete(worksheet_from_mapping({"model": {"name": "gpt2"}, "machine": {"gpu": "H100-SXM"}, "measured": measured}))
+    assert [fault.where for fault in caught.value.faults] == [f"worksheet: {key}"]
+
+
+def test_a_guessed_card_may_turn_out_larger() -> None:
+    """Nobody published what an RTX4500Ada reports: its 24 GB may be as much as 24 GiB, but not more."""
+    sheet = {"model": {"name": "gpt2"}, "machine": {"gpu": "RTX4500Ada"}}
+    complete(worksheet_from_mapping({**sheet, "measured": {"device_peak_gib": 23.5}}))
+    with pytest.raises(InputError, match=r"24\.00"):
+        complete(worksheet_from_mapping({**sheet, "measured": {"device_peak_gib": 24.5}}))
+
+
+def test_sizes_that_a_config_leaves_out_are_assumptions(tmp_path: Path) -> None:
+    """The defaults of LlamaConfig."""
+    config = {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 8}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    for model in ({"config": config}, {"config": str(tmp_path)}):
+        told = {key: (value, why) for key, value, why in complete(worksheet_from_mapping({"model": model})).assumptions}
+        why = "left out: default of the class"
+        assert told["model.config.num_hidden_layers"] == (32, why)
+        assert told["model.config.vocab_size"] == (32000, why)
+        assert told["model.config.intermediate_size"] == (11008, why)
+        assert "model.config.hidden_size" not in told and "model.config.num_key_value_heads" not in told
+    bundled = complete(worksheet_from_mapping({"model": {"name": "gpt2"}})).assumptions
+    assert not [key for key, _, _ in bundled if key.startswith("model.config")]

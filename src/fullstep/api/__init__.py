@@ -36,3 +36,7 @@ def __getattr__(name: str) -> Any:
 
     function = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return function
+
+
+def __dir__() -> list[str]:
+    return __all__

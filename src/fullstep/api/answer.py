@@ -6,7 +6,7 @@ from fullstep.calibration import compare_with_pilot, outrank
 from fullstep.job import Job, Worksheet, complete
 from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate
 from fullstep.physics import estimate_memory
-from fullstep.plan.verdict import judge, judge_host
+from fullstep.plan.verdict import judge, judge_host, judge_pilot
 
 
 def estimate(worksheet: Worksheet) -> Answer:
@@ -42,6 +42,10 @@ def assemble(job: Job, estimated: MemoryEstimate) -> Answer:
     memory = outrank(estimated, job.measured)
     machine, goal = job.machine, job.goal
     judgement = judge(memory.needed, memory.other_peaks, machine.usable_bytes, goal.reserve_fraction)
+    host_verdict = judge_host(memory.host_bytes, machine.host_memory_bytes, goal.reserve_fraction)
+    if memory is not estimated:  # a pilot ran on this machine
+        judgement = judge_pilot(judgement)
+        host_verdict = "tight" if host_verdict == "does_not_fit" else host_verdict
     return Answer(
         parameters=memory.parameters,
         trainable_parameters=memory.trainable_parameters,
@@ -62,7 +66,7 @@ def assemble(job: Job, estimated: MemoryEstimate) -> Answer:
             evidence="estimated",
             memory_peak_bytes=memory.host_bytes,
             at=memory.host_at,
-            verdict=judge_host(memory.host_bytes, machine.host_memory_bytes, goal.reserve_fraction),
+            verdict=host_verdict,
         ),
         assumptions=job.assumptions,
         warnings=(*(Caution(code, text) for code, text in job.cautions), *memory.cautions),

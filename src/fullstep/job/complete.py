@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fullstep.errors import Fault, InputError, UnsupportedError
-from fullstep.job.conflicts import find_conflicts
+from fullstep.evidence import Assumption
+from fullstep.job.conflicts import find_conflicts, find_impossible_figures
 from fullstep.job.defaults.filler import Filler
 from fullstep.job.defaults.layout import data_parallel_ranks, layout_of, settle_strategy, sharded_by, shards_of
 from fullstep.job.defaults.machine import machine_of
@@ -55,6 +56,7 @@ def complete(worksheet: Worksheet) -> Job:
     find_conflicts(
         filler, shape=shape, method=method, precision=precision, optimizer=optimizer, batch=batch, step=step, layout=layout, machine=machine
     )
+    find_impossible_figures(filler, machine)
     raise_all(filler.faults, worksheet.origin)
     if filler.uncovered or shape is None:
         raise UnsupportedError(*filler.uncovered)
@@ -80,6 +82,9 @@ def _shape(filler: Filler) -> ModelShape | None:
     else:
         if shape.covers:
             filler.caution("F010", f"{shape.name}: {shape.covers} is sized, not the whole model")
+        if shape.sizes_left_out and "config" in model:
+            why = "left out: default of the class"
+            filler.assumptions += [Assumption(f"model.config.{key}", value, why) for key, value in shape.sizes_left_out]
         return shape
     return None
 

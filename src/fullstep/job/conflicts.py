@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from fullstep.job.defaults.filler import Filler
 from fullstep.job.job import Batch, Layout, Machine, Method, Optimizer, Precision, Step
 from fullstep.models import ModelShape
+from fullstep.quantities import GB, GIB
+
+_COUNTERS = ("allocated_peak_gib", "reserved_peak_gib", "device_peak_gib")
+"""keys of [measured], each inside the next"""
 
 
 def find_conflicts(
@@ -25,6 +31,30 @@ def find_conflicts(
     if type(resharded) is int and layout.shards % resharded:
         filler.fault("layout.reshard_after_forward", f"{resharded} with {layout.shards} shards", "true, false or a divisor of the shards")
     _positions(filler, shape, batch)
+
+
+def find_impossible_figures(filler: Filler, machine: Machine) -> None:
+    """Faults of a pilot: a counter above the one that it lies inside, or above all the memory of the card."""
+    measured = filler.worksheet.section("measured")
+    stated = [(key, measured[key]) for key in _COUNTERS if key in measured]
+    for (inner, less), (outer, more) in pairwise(stated):
+        if less > more:
+            found = f"{less} GiB, more than measured.{outer} ({more} GiB)"
+            filler.fault(f"measured.{inner}", found, f"at most measured.{outer}", "Allocated lies inside reserved, reserved inside device.")
+    total_bytes = _whole_card_bytes(filler, machine)
+    for key, peak_gib in stated:
+        if total_bytes is not None and peak_gib * GIB > total_bytes:
+            there = total_bytes / GIB
+            remedy = "A step that ran cannot have held more: is machine.gpu the card of the pilot, and the figure in GiB?"
+            filler.fault(f"measured.{key}", f"{peak_gib} GiB on a card of {there:.2f} GiB", f"at most {there:.2f}", remedy)
+
+
+def _whole_card_bytes(filler: Filler, machine: Machine) -> int | None:
+    """What the card has at most: the marketing size read as 2^30 where nobody published what the driver reports."""
+    card = machine.card
+    if card is None or card.reported_bytes is not None or filler.worksheet.stated("machine.gpu_memory_gib") is not None:
+        return machine.gpu_memory_bytes
+    return round(card.marketing_bytes / GB * GIB)
 
 
 def _positions(filler: Filler, shape: ModelShape | None, batch: Batch) -> None:

@@ -54,6 +54,17 @@ def judge(needed: Bounds, other_peaks: OtherPeaks, usable_bytes: int | None, res
     return Judgement("fits", f"the step needs {_span(needed)} of {there}")
 
 
+def judge_pilot(judgement: Judgement) -> Judgement:
+    """The verdict on a worksheet whose step was measured on its own card: it ran, so that it is at least tight.
+
+    >>> judge_pilot(Judgement("does_not_fit", "the step needs 81.0 GiB, 79.0 GiB are there")).verdict
+    'tight'
+    """
+    if judgement.verdict != "does_not_fit":
+        return judgement
+    return Judgement("tight", f"the pilot ran, although by its figures and the formulas {judgement.reason}")
+
+
 def judge_host(needed_bytes: float, available_bytes: int | None, reserve_fraction: float) -> Verdict:
     """The verdict on the host RAM of one node, by the same rule; a single figure stands for all three bounds.
 
