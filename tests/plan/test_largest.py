@@ -18,12 +18,29 @@ Sheet = Callable[..., Worksheet]
 
 
 def test_micro_batch(sheet: Sheet, size: Size) -> None:
-    """10 of state + 14 a row + 1 of bound <= 79.1 * 0.95 = 75.2: four rows (67), not five (81)."""
-    found = largest(sheet(batch={"global_rows": 64}), "micro_batch", size)
+    """10 of state + 14 a row + 1 of bound <= 79.1 * 0.95 = 75.2: four rows (67), not five (81). Accumulation stays."""
+    found = largest(sheet(batch={"accumulation": 8}), "micro_batch", size)
     assert (found.value, found.next_value) == (4, 5)
     assert found.trial is not None and found.trial.fits
     assert found.trial.job.batch.accumulation == 8
     assert isinstance(found.next_trial, Trial) and not found.next_trial.fits
+
+
+def test_stated_rows_of_a_step_stay_and_accumulation_follows(sheet: Sheet, size: Size) -> None:
+    """48 rows over 8 GPUs are 6 each: of the micro-batches 1, 2, 3 and 6 three rows fit (53), six do not (95)."""
+    found = largest(sheet(batch={"global_rows": 48}), "micro_batch", size)
+    assert (found.value, found.next_value) == (3, 6)
+    assert found.trial is not None
+    assert found.trial.job.batch.accumulation == 2
+    assert found.trial.worksheet.stated("batch.global_rows") == 48
+    assert found.trial.worksheet.stated("batch.accumulation") is None
+
+
+def test_rows_that_all_fit_at_once(sheet: Sheet, size: Size) -> None:
+    """16 rows over 8 GPUs are 2 each: 39 of 75."""
+    found = largest(sheet(batch={"global_rows": 16}), "micro_batch", size)
+    assert (found.value, found.next_value) == (2, None)
+    assert "batch.global_rows = 16" in found.note
 
 
 def test_sequence_tokens_stop_at_the_models_positions(sheet: Sheet, size: Size) -> None:
@@ -59,6 +76,7 @@ def test_not_even_the_smallest(sheet: Sheet) -> None:
     found = largest(sheet(), "micro_batch", by_hand(state_gib=1000))
     assert found.value is None and found.trial is None
     assert found.next_value == 1
+    assert [remedy.answer.memory.verdict for remedy in found.remedies] == ["fits"] * len(found.remedies) != []
 
 
 def test_models_from_the_largest_down(sheet: Sheet) -> None:

@@ -96,3 +96,16 @@ def test_every_remedy_does_what_it_says(sheet: Sheet) -> None:
         answer = size(complete(edit(written, remedy.changes)))
         assert answer.memory.verdict == "fits"
         assert answer.memory == remedy.answer.memory
+
+
+def test_a_key_is_taken_out_only_where_it_is_stated(sheet: Sheet) -> None:
+    for sections in ({}, {"layout": {"strategy": "ddp", "bucket_bytes": 10**6}}):
+        written = sheet(machine={"gpus": 1} if not sections else {}, **sections)
+        for remedy in found(written, by_hand(state_gib=200)):
+            assert all(written.stated(key) is not None for key, value in remedy.changes.items() if value is None)
+
+
+def test_more_gpus_say_how_many_rows_they_make(sheet: Sheet) -> None:
+    helps = found(sheet(machine={"gpus": 1}, batch={"global_rows": 3}), by_hand(state_gib=200))
+    more = next(remedy for remedy in helps if remedy.changes.get("machine.gpus") == 4)
+    assert more.words.startswith("4 GPUs, state sharded over them, which makes 4 rows per optimizer step")

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from fullstep.errors import Fault, UnsupportedError
-from fullstep.job import Job, Worksheet, complete
+from fullstep.hardware import all_cards
+from fullstep.job import Job, Worksheet, complete, edit
 from fullstep.ledger import Answer
 from fullstep.plan.search import Plan, plan
 from fullstep.plan.trial import BUDGET, Size
@@ -246,3 +247,57 @@ def test_a_level_that_is_out_is_helped_by_the_next_one(sheet: Sheet) -> None:
         "full",
         "selective",
     ]
+
+
+def test_servers_that_are_offered_come_before_an_offloaded_optimizer(sheet: Sheet) -> None:
+    """1,000 of state: 62.5 on each of 16 GPUs; on 8 it is 125, so that one server would need the parameters in host memory."""
+    found = plan(sheet(machine={"nodes": 2}, batch={"global_rows": 16}), by_hand(state_gib=1000))
+    assert found.verdict.answer == "several_servers"
+    assert found.verdict.sentence.startswith("Several servers keep the optimizer on the GPUs: 2 nodes of 8 x H100-SXM")
+    offloaded = [trial.job.layout.offload_optimizer for trial in found.options if trial.fits]
+    assert offloaded == sorted(offloaded) and any(offloaded)
+
+
+def test_an_offload_into_unknown_host_memory_is_a_condition(sheet: Sheet) -> None:
+    """300 GiB are 95 % of 315.8."""
+    machine = {"gpu": "RTX4090", "gpus": 2}
+    unknown = plan(sheet(machine=machine), by_hand(host_gib=300)).verdict.sentence
+    assert unknown.endswith(", if each server has 316 GiB of host memory.")
+    stated = plan(sheet(machine={**machine, "host_memory_gib": 512}), by_hand(host_gib=300)).verdict.sentence
+    assert "host memory" not in stated
+
+
+@pytest.mark.parametrize(("host_gib", "told"), [(900, False), (1900, True)])
+def test_very_much_host_memory_is_a_condition_without_offload_too(sheet: Sheet, host_gib: float, told: bool) -> None:
+    sentence = plan(sheet(), by_hand(state_gib=30, host_gib=host_gib)).verdict.sentence
+    assert ("if each server has 2,000 GiB" in sentence) is told
+
+
+def test_without_a_card_the_memory_that_is_enough_is_told(sheet: Sheet) -> None:
+    """30 of state + 1 of a row and 1 of bound are 95 % of 33.7: every card with more will do."""
+    found = plan(sheet(machine={"gpu": None, "gpus": None}), by_hand(state_gib=30))
+    best = found.options[0].job.machine
+    assert best.card is not None and best.gpu_memory_bytes is not None
+    least = f"{best.gpu_memory_bytes / 2**30:.1f} GiB"
+    assert found.verdict.sentence.startswith(f"One GPU is enough: any bfloat16 card from {least}, for example one {best.card.key}")
+    one = {trial.job.machine.card.key for trial in found.options if trial.job.machine.card and trial.job.machine.gpus == 1}
+    assert one == {card.key for card in all_cards() if card.trains_bf16 and card.total_bytes >= best.card.total_bytes}
+
+
+def test_without_a_card_every_reason_has_its_figures(sheet: Sheet) -> None:
+    """70 of state over 8 are 8.75, and 1 of a row: even less 1 of bound that is more than any 8 GB card has."""
+    found = plan(sheet(machine={"gpu": None, "gpus": None}), by_hand(state_gib=70))
+    cards = [out for out in found.rejected if out.what.startswith("up to 8 x")]
+    assert cards
+    for out in cards:
+        assert out.limit == "memory" and out.needed is not None and out.available is not None and out.needed > out.available
+
+
+def test_without_a_card_and_nothing_fits(sheet: Sheet) -> None:
+    found = plan(sheet(machine={"gpu": None, "gpus": None}), by_hand(state_gib=10_000))
+    assert found.verdict.answer == "nothing_fits"
+    assert "up to 8 GPUs of any card in the catalogue" in found.verdict.sentence
+    assert found.remedies
+    for remedy in found.remedies:
+        assert remedy.changes["machine.gpu"] in {card.key for card in all_cards()}
+        assert by_hand(state_gib=10_000)(complete(edit(found.as_written.worksheet, remedy.changes))).memory.verdict == "fits"

@@ -10,7 +10,7 @@ import pytest
 from fullstep.job import Worksheet, complete
 from fullstep.plan.layouts import LAYOUTS, layout_name, layout_words, machine_words
 from fullstep.plan.missing import missing_data
-from fullstep.plan.savers import change_words, level_of, level_words
+from fullstep.plan.savers import change_words, free_savers, level_of, level_words
 
 Sheet = Callable[..., Worksheet]
 
@@ -22,7 +22,7 @@ Sheet = Callable[..., Worksheet]
         ({"gpus": 8}, "8 x H100-SXM"),
         ({"gpus": 8, "nodes": 2}, "2 nodes of 8 x H100-SXM"),
         ({"gpu": None, "gpus": 2, "gpu_memory_gib": 48}, "2 GPUs of 48.0 GiB"),
-        ({"gpu": None, "gpus": 1}, "one GPU not named"),
+        ({"gpu": None, "gpus": 1}, "one GPU of a card not named"),
     ],
 )
 def test_machines(sheet: Sheet, machine: dict[str, Any], words: str) -> None:
@@ -86,3 +86,18 @@ def test_what_is_stated_is_not_missing(sheet: Sheet) -> None:
 
 def test_a_network_is_missing_between_nodes_only(sheet: Sheet) -> None:
     assert "machine.network_gbit_s" in {missing.key for missing in missing_data(complete(sheet(machine={"nodes": 2})))}
+
+
+def test_one_gpu_shares_with_nobody(sheet: Sheet) -> None:
+    alone = complete(sheet(machine={"gpus": 1}, layout={"strategy": "zero3", "offload_optimizer": True}))
+    assert layout_words(alone) == "ZeRO-3"
+
+
+@pytest.mark.parametrize(
+    ("config", "saves"),
+    [({"model_type": "gemma2"}, True), ({"model_type": "gpt_oss"}, False), ({"model_type": "bloom"}, False)],
+)
+def test_flash_attention_with_soft_capping_but_not_with_sinks_or_alibi(sheet: Sheet, config: dict[str, Any], saves: bool) -> None:
+    """FlashAttention 2.6 has a soft cap."""
+    job = complete(sheet(model={"name": None, "config": config}, step={"attention": "eager"}))
+    assert (free_savers(job).get("step.attention") == "flash") is saves

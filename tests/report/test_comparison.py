@@ -54,3 +54,24 @@ def test_the_end_of_a_long_name_is_kept(job: Job, answer: Answer, worksheet: Wor
 def test_three_fit_on_eighty_columns(job: Job, answer: Answer, worksheet: Worksheet) -> None:
     text = comparison_text([Column(name, job, answer) for name in ("a", "b", "c")], Paper(width=100))
     assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_four_share_no_table_that_would_cut_their_numbers(job: Job, answer: Answer) -> None:
+    text = comparison_text([Column(name, job, answer) for name in ("a", "b", "c", "d")], Paper(width=80))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    allocated = [line.split()[1:] for line in text.splitlines() if line.startswith("  allocated  ")]
+    assert allocated == [["25.0", "(24.5-26.0)"] * 2] * 3
+    assert "…" not in text
+
+
+def test_the_first_figures_name_their_unit(job: Job, answer: Answer) -> None:
+    lines = comparison_text([Column(name, job, answer) for name in ("a", "b")], Paper()).splitlines()
+    verdict = next(number for number, line in enumerate(lines) if line.startswith("  verdict"))
+    assert lines[verdict - 1] == "  one GPU, GiB: likely (low-high)"
+
+
+def test_the_keys_that_differ_are_named(job: Job, answer: Answer, worksheet: Worksheet) -> None:
+    """Stating a default makes no difference."""
+    second = complete(edit(worksheet, {"batch.micro_batch": 2, "step.attention": "sdpa"}))
+    assert "batch.micro_batch differ" in comparison_text([Column("a", job, answer), Column("b", second, answer)], Paper())
+    assert "none differ" in comparison_text([Column("a", job, answer), Column("b", job, answer)], Paper())

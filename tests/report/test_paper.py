@@ -54,3 +54,9 @@ def test_texts_wrap_beside_their_label() -> None:
 def test_a_word_longer_than_the_line_is_cut_not_lost() -> None:
     lines = Paper(width=80).entry("at", "x" * 150)
     assert "".join(line.removeprefix("  at").strip() for line in lines) == "x" * 150
+
+
+@pytest.mark.parametrize(("columns", "width"), [("90", 90), ("40", 80), ("500", 140), ("wide", 100), ("0", 100)])
+def test_columns_hold_where_the_output_is_piped(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert Paper.of(file("utf-8")).width == width

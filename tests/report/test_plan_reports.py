@@ -9,13 +9,14 @@ import pytest
 from fullstep.job import Job, Worksheet, complete, edit, worksheet_from_mapping
 from fullstep.ledger import Answer, Holdings, HostMemory, Instant, Memory, OtherPeaks
 from fullstep.plan.largest import largest
+from fullstep.plan.rejections import Rejection
 from fullstep.plan.search import Plan, plan
 from fullstep.plan.verdict import judge
 from fullstep.quantities import GIB, Bounds
 from fullstep.report.largest_text import largest_text
 from fullstep.report.paper import Paper
 from fullstep.report.plan_json import largest_as_dict, plan_as_dict
-from fullstep.report.plan_text import plan_text
+from fullstep.report.plan_text import plan_text, rejection_lines
 
 
 def size(job: Job) -> Answer:
@@ -100,3 +101,40 @@ def test_largest(worksheet: Worksheet) -> None:
     document = largest_as_dict(found)
     assert (document["key"], document["value"], document["next_value"]) == ("batch.micro_batch", 3, 4)
     assert document["option"]["worksheet"]["batch"]["micro_batch"] == 3
+
+
+def test_the_order_of_the_options_is_told(found: Plan) -> None:
+    text = " ".join(plan_text(found, Paper()).split())
+    assert "Ranked by fit, nothing offloaded, fewer servers, less recomputation, less traffic, more rows at once" in text
+
+
+def out(what: str, level: str, needed_gib: float) -> Rejection:
+    remedy = {"layout.strategy": "fsdp", "layout.shards": None}
+    return Rejection(what, "memory", needed_gib * GIB, 79.1 * GIB, "bytes", remedy, False, 3, "", level)
+
+
+def test_levels_of_one_layout_share_a_line() -> None:
+    """And a key that a remedy takes out is not shown."""
+    levels = [
+        out("ZeRO-1, no recomputation", "no recomputation", 118.9),
+        out("ZeRO-1, selective recomputation", "selective recomputation", 98.7),
+    ]
+    (first, *rest) = rejection_lines([*levels, out("ZeRO-2, no recomputation", "no recomputation", 92.5)], Paper(width=400))
+    assert first == (
+        "  Not            ZeRO-1: at least 118.9 GiB needed without, 98.7 with selective recomputation, 79.1 there, 6 candidates;"
+        " would fit with layout.strategy = fsdp"
+    )
+    assert len(rest) == 1 and "ZeRO-2, no recomputation: at least 92.5 GiB needed" in rest[0]
+
+
+def test_what_would_help_stands_before_what_does_not(worksheet: Worksheet) -> None:
+    labels = [line[:12].strip() for line in plan_text(plan(edit(worksheet, {"layout.strategy": "ddp"}), size), Paper()).splitlines()]
+    assert labels.index("Would fit") < labels.index("Not")
+
+
+def test_nothing_as_largest_says_what_would_help(worksheet: Worksheet) -> None:
+    """100 of state on one card of 80: more cards of the node would share it."""
+    found = largest(edit(worksheet, {"machine.gpus": 1}), "micro_batch", size)
+    text = largest_text(found, Paper())
+    assert "Not even the smallest micro_batch fits." in text and "Would fit" in text
+    assert largest_as_dict(found)["remedies"][0]["changes"]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fullstep.calibration import Comparison
+from fullstep.evidence import Assumption
 from fullstep.job import Job
 from fullstep.ledger import Answer, Holdings, Instant
 from fullstep.plan.remedies import Remedy
@@ -24,7 +25,9 @@ adamw · 4,096 tokens x 1 row x 4 accumulated x 8 ranks
 
   Peak per GPU   25.0 GiB allocated (24.5-26.0) · 27.0-31.5 reserved · 29.0-34.0
                  on the device, of 79.0 usable · estimated
-  needed         26.0-60.0 GiB, which the verdict compares
+  needed         26.0-60.0 GiB = allocated + unavoidable fragmentation +
+                 context: the verdict compares it; reserved may be larger
+                 because the cache keeps what it can
   at             second forward of the accumulation, block 31
     weights               4.0 ███          gradients             4.0 ███
     optimizer states      7.0 ██████       activations           4.0 ███
@@ -38,8 +41,8 @@ adamw · 4,096 tokens x 1 row x 4 accumulated x 8 ranks
   Other peaks    load 30.0 GiB
   Host memory    30.2 GiB per node at load, of 512.0, fits
   Beware         rows are longer than the model's positions (F011)
-  Assumed        step.attention = sdpa (default of transformers 5) · and 2 more,
-                 all with reasons under --json
+  Assumed        step.attention = sdpa (default of transformers 5) · and 2 more
+                 under --json
   Open           step time, traffic, checkpoint and run: not modelled yet
   Sure?          estimated by formulas: 24.5-26.0 GiB allocated; to settle it,
                  run one full step and put its peak into [measured]
@@ -100,8 +103,46 @@ def test_host_memory_can_decide(job: Job, answer: Answer) -> None:
     assert "the node needs 30.2 GiB of host memory at load" in words
 
 
-@pytest.mark.parametrize(("size_gib", "signs"), [(5, 10), (2.5, 5), (0.001, 1)])
+@pytest.mark.parametrize(("size_gib", "signs"), [(5, 10), (2.5, 5), (0.1, 1)])
 def test_a_bar_is_half_the_peak_long(size_gib: float, signs: int) -> None:
-    """Ten signs are half of what is alive: 5 of 10 GiB fill the bar, and what is there at all shows."""
+    """Ten signs are half of what is alive: 5 of 10 GiB fill the bar, and what shows in GiB shows here."""
     peak = Instant("forward", Holdings(weights=size_gib * GIB, activations=(10 - size_gib) * GIB))
     assert bar_lines(peak, Paper())[0].split("activations")[0].count("█") == signs
+
+
+def test_what_does_not_show_in_gib_gets_no_bar_and_no_column(job: Job, answer: Answer) -> None:
+    """0.04 GiB rounds to 0.0."""
+    instant = Instant("forward", Holdings(weights=9.96 * GIB, buffers=0.04 * GIB))
+    assert "buffers" not in "".join(bar_lines(instant, Paper()))
+    small = replace(answer, memory=replace(answer.memory, instants=(instant,), peak_at="forward"))
+    assert "buffers" not in answer_text(job, small, Paper())
+
+
+def test_weights_keep_their_column_on_narrow_paper(job: Job, answer: Answer) -> None:
+    """Eight holdings, six columns: the weights are the smallest of all and still have their own."""
+    instant = Instant("forward", Holdings(1 * GIB, *(size * GIB for size in (2, 3, 4, 5, 6, 7, 8))))
+    many = replace(answer, memory=replace(answer.memory, instants=(instant,), peak_at="forward"))
+    lines = answer_text(job, many, Paper(width=80)).splitlines()
+    head = next(line for line in lines if line.startswith("  GiB"))
+    assert head.split()[2:] == ["weights", "logits", "gathered", "temp.", "buffers", "other"]
+    row = next(line for line in lines if line.startswith("  forward"))
+    assert row.split()[1:] == ["36.0", "1.0", "5.0", "6.0", "7.0", "8.0", "9.0"]
+
+
+def test_a_measured_peak_stands_over_an_estimated_table(job: Job, answer: Answer) -> None:
+    text = answer_text(job, replace(answer, memory=replace(answer.memory, evidence="measured")), Paper())
+    assert "table: estimated" in text and "  GiB, estimated" in text
+    assert "table: estimated" not in answer_text(job, answer, Paper())
+
+
+def test_what_matters_most_to_memory_is_assumed_first_in_six_lines(job: Job, answer: Answer) -> None:
+    keys = [*(f"optimizer.key_{number}" for number in range(40)), "precision.weights", "step.loss", "model.config.num_hidden_layers"]
+    told = replace(answer, assumptions=tuple(Assumption(key, "x", "because " * 20) for key in keys))
+    lines = answer_text(job, told, Paper(width=80)).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("  Assumed"))
+    end = next(number for number, line in enumerate(lines) if line.startswith("  Open"))
+    assert end - start <= 6
+    said = " ".join(line.strip() for line in lines[start:end])
+    assert said.startswith("Assumed        model.config.num_hidden_layers = x · step.loss = x · precision.weights = x")
+    assert re.search(r"and \d+ more under --json$", said)
+    assert "…" not in said and "because" not in said

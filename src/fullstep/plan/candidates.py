@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fullstep.errors import Fault, InputError
 from fullstep.job import Job
-from fullstep.plan.layouts import LAYOUTS, layout_name
+from fullstep.plan.layouts import LAYOUTS, layout_name, strategy_words
 from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
 from fullstep.plan.trial import Refusal, Trial, Workbench
 
@@ -47,6 +47,8 @@ class RuledOut(NamedTuple):
     candidates: int
     changes: Mapping[str, object]
     """what makes them different from the worksheet as written"""
+    level: str = ""
+    """the savers, where ``what`` names one level of a layout"""
 
 
 class Found(NamedTuple):
@@ -117,7 +119,8 @@ def _search_layout(bench: Workbench, changes: Changes, nodes: int, strategy: str
     ranks = 1 if strategy in ("single", "layer_split") else written.machine.gpus * nodes
     rows = written.batch.micro_batch * written.batch.accumulation * written.layout.data_parallel
     splits = row_splits(rows, ranks, written, bench)
-    what = LAYOUTS[strategy].words if nodes == written.machine.nodes else f"{LAYOUTS[strategy].words}, {nodes} nodes"
+    words = strategy_words(strategy, written.machine.gpus * nodes)
+    what = words if nodes == written.machine.nodes else f"{words}, {nodes} nodes"
     if not splits:
         return Found([], [_indivisible(what, rows, ranks, changes)])
     base = bench.try_out({**changes, **batch_changes(splits[0], rows // ranks)})
@@ -160,7 +163,8 @@ def _search_levels(bench: Workbench, layout: _Layout, levels: Sequence[Level]) -
             break
         trial = _try_free(bench, layout.with_level(level, layout.rows_for(level)[0]), layout.free)
         if isinstance(trial, Refusal) or trial.verdict == "does_not_fit":
-            found.ruled_out.append(RuledOut(f"{layout.what}, {level.words}", trial, len(layout.rows_for(level)), trial.changes))
+            what = f"{layout.what}, {level.words}"
+            found.ruled_out.append(RuledOut(what, trial, len(layout.rows_for(level)), trial.changes, level.words))
             continue
         best = _largest_rows(bench, layout, level, trial)
         found.trials.append(best)

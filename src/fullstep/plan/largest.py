@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from fullstep.errors import Fault, InputError
-from fullstep.job import Job, Worksheet
+from fullstep.job import Job, Worksheet, edit
+from fullstep.plan.candidates import row_splits
+from fullstep.plan.remedies import Remedy, remedies
 from fullstep.plan.trial import Refusal, Size, Trial, Workbench
 
 Vary = Literal["micro_batch", "sequence_tokens", "rank", "model"]
@@ -30,6 +32,18 @@ class Largest(NamedTuple):
     note: str
     """what bounds it other than memory, for people"""
     spent: int
+    remedies: Sequence[Remedy] = ()
+    """where not even the smallest fits: single changes to it that would make it fit"""
+
+
+class _Scale(NamedTuple):
+    """The values that one key may take, ascending."""
+
+    value: Callable[[int], int]
+    """of the position, from 1 on"""
+    most: int
+    note: str
+    """why there is no value beyond the last"""
 
 
 def largest(worksheet: Worksheet, vary: Vary, size: Size, models: Sequence[tuple[str, int]] = ()) -> Largest:
@@ -46,16 +60,26 @@ def largest(worksheet: Worksheet, vary: Vary, size: Size, models: Sequence[tuple
     """
     bench = Workbench(worksheet, size)
     _check(bench.as_written.job, vary)
-    if vary == "model":
-        return _largest_model(bench, models)
-    job = bench.as_written.job
-    ceiling, note = _CEILING, ""
+    found = _largest_model(bench, models) if vary == "model" else _bisected(bench, vary, _scale(bench, vary))
+    if found.value is not None or found.next_value is None or not isinstance(found.next_trial, Trial):
+        return found
+    smallest = edit(worksheet, _changes(bench, vary, found.next_value))
+    return found._replace(remedies=remedies(Workbench(smallest, size), most=1))
+
+
+def _scale(bench: Workbench, vary: Vary) -> _Scale:
+    job, step = bench.as_written.job, _STEPS[vary]
     positions = job.shape.maximum_positions
+    if vary == "micro_batch" and bench.worksheet.stated("batch.global_rows"):
+        rows = bench.worksheet.stated("batch.global_rows")
+        splits = row_splits(rows, job.layout.data_parallel, job, bench) or [job.batch.micro_batch]
+        return _Scale(lambda count: splits[count - 1], len(splits), f"batch.global_rows = {rows:,} has no more rows for a GPU")
+    ceiling, note = _CEILING, ""
     if vary == "sequence_tokens" and positions is not None and positions >= job.batch.sequence_tokens:
         ceiling, note = positions, f"the model was made for rows of at most {positions:,} tokens"
     elif vary == "rank":
         ceiling, note = job.shape.hidden, "a larger rank than the model's width is no adapter any more"
-    return _bisected(bench, vary, ceiling, note)
+    return _Scale(lambda count: min(count * step, ceiling), -(-ceiling // step), note)
 
 
 def _check(job: Job, vary: Vary) -> None:
@@ -65,11 +89,13 @@ def _check(job: Job, vary: Vary) -> None:
         raise InputError(Fault("method.kind", "full fine-tuning has no rank", "an adapter, like lora", "Add --method lora."))
 
 
-def _changes(job: Job, vary: Vary, value: int | str) -> dict[str, object]:
-    """What goes with the key: accumulation stays as it is (rows per step grow with the micro-batch), and what was said
-    of another length or another model does not carry over."""
+def _changes(bench: Workbench, vary: Vary, value: int | str) -> dict[str, object]:
+    """What goes with the key. Stated rows per optimizer step stay and accumulation follows; else accumulation stays and the
+    rows grow. What was said of another length or another model does not carry over."""
+    keeps_rows = bench.worksheet.stated("batch.global_rows") is not None
+    accumulation = None if keeps_rows else bench.as_written.job.batch.accumulation
     beside: dict[Vary, dict[str, object]] = {
-        "micro_batch": {"batch.global_rows": None, "batch.accumulation": job.batch.accumulation},
+        "micro_batch": {"batch.accumulation": accumulation},
         "sequence_tokens": {"batch.mean_sample_tokens": None},
         "rank": {},
         "model": {"model.config": None, "method.targets": None, "method.train_modules": None},
@@ -77,18 +103,15 @@ def _changes(job: Job, vary: Vary, value: int | str) -> dict[str, object]:
     return {_KEYS[vary]: value, **beside[vary]}
 
 
-def _bisected(bench: Workbench, vary: Vary, ceiling: int, note: str) -> Largest:
+def _bisected(bench: Workbench, vary: Vary, scale: _Scale) -> Largest:
     """Doubles until it does not fit, then halves the interval, in whole steps."""
-    step = _STEPS[vary]
     tried: dict[int, Trial | Refusal] = {}
 
     def fits(count: int) -> bool:
-        value = min(count * step, ceiling)
-        trial = tried[count] = bench.try_out(_changes(bench.as_written.job, vary, value))
+        trial = tried[count] = bench.try_out(_changes(bench, vary, scale.value(count)))
         return isinstance(trial, Trial) and trial.fits
 
-    most = -(-ceiling // step)
-    below, above = _bracket(fits, most)
+    below, above = _bracket(fits, scale.most)
     while above - below > 1:
         middle = (below + above) // 2
         below, above = (middle, above) if fits(middle) else (below, middle)
@@ -96,11 +119,11 @@ def _bisected(bench: Workbench, vary: Vary, ceiling: int, note: str) -> Largest:
     return Largest(
         vary=vary,
         key=_KEYS[vary],
-        value=min(below * step, ceiling) if below else None,
+        value=scale.value(below) if below else None,
         trial=best if isinstance(best, Trial) else None,
-        next_value=min(above * step, ceiling) if above <= most else None,
+        next_value=scale.value(above) if above <= scale.most else None,
         next_trial=beyond,
-        note=note if above > most else "",
+        note=scale.note if above > scale.most else "",
         spent=bench.spent,
     )
 
@@ -119,7 +142,7 @@ def _largest_model(bench: Workbench, models: Sequence[tuple[str, int]]) -> Large
     beyond: Trial | Refusal | None = None
     beyond_name: str | None = None
     for name, _ in sorted(models, key=lambda model: -model[1]):
-        trial = bench.try_out(_changes(bench.as_written.job, "model", name))
+        trial = bench.try_out(_changes(bench, "model", name))
         if isinstance(trial, Trial) and trial.fits:
             return Largest("model", "model.name", name, trial, beyond_name, beyond, "among the models that come with fullstep", bench.spent)
         beyond, beyond_name = trial, name

@@ -50,7 +50,7 @@ def machine_words(job: Job) -> str:
     """The GPUs of a job in words: ``2 nodes of 8 x H100-SXM``."""
     machine = job.machine
     if machine.card is None:
-        size = "not named" if machine.gpu_memory_bytes is None else f"of {format_gib(machine.gpu_memory_bytes)}"
+        size = "of a card not named" if machine.gpu_memory_bytes is None else f"of {format_gib(machine.gpu_memory_bytes)}"
         here = f"{machine.gpus} GPUs {size}" if machine.gpus > 1 else f"one GPU {size}"
     elif machine.gpus == 1 and machine.nodes == 1:
         return f"one {machine.card.key}"
@@ -63,4 +63,15 @@ def layout_words(job: Job) -> str:
     """A job's layout in words: ``state sharded over the GPUs (FSDP2)``."""
     if job.layout.strategy == "single":
         return "one GPU"
+    if job.layout.data_parallel == 1 and LAYOUTS[job.layout.strategy].sharded and job.layout.strategy != "layer_split":
+        return layout_name(job.layout)  # nothing to share: it is there to offload
     return f"{LAYOUTS[job.layout.strategy].words} ({layout_name(job.layout)})"
+
+
+def strategy_words(strategy: str, gpus: int) -> str:
+    """A strategy in words; over one GPU there is nothing to share.
+
+    >>> strategy_words("zero3", gpus=8), strategy_words("zero3", gpus=1)
+    ('state sharded over the GPUs', 'ZeRO-3')
+    """
+    return LAYOUTS[strategy].words if gpus > 1 else _NAMES.get(strategy, LAYOUTS[strategy].words)

@@ -2,42 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.hardware import Card, all_cards
+from fullstep.job import Job
 from fullstep.plan.candidates import LAYOUT_DETAILS, Found, RuledOut, batch_changes
 from fullstep.plan.ranking import rank
 from fullstep.plan.savers import LEVELS, Changes, free_savers, level_changes
-from fullstep.plan.trial import Refusal, Trial, Workbench
+from fullstep.plan.trial import Refusal, Trial, Workbench, verdict_order
 
 COUNTS = (1, 2, 4, 8)
 """GPUs of a node as they are usually sold"""
 
 
 def search_cards(bench: Workbench) -> Found:
-    """Each card with its smallest count that fits, fewest GPUs and least memory first; cards of which no eight fit are ruled out."""
+    """Each card with its smallest count that fits (or is tight), fewest GPUs and least memory first; the others are ruled out."""
     found = Found([], [])
-    needs_bf16 = bench.as_written.job.precision.compute == "bfloat16"
-    without = [card for card in all_cards() if needs_bf16 and not card.trains_bf16]
+    able = able_cards(bench.as_written.job)
+    without = [card for card in all_cards() if card not in able]
     if without:
         found.ruled_out.append(_without_bf16(without))
-    for card in all_cards():
-        if card in without:
-            continue
-        closest: Trial | Refusal | None = None
-        for gpus in COUNTS:
-            trial = _best_on(bench, card, gpus)
-            if isinstance(trial, Trial) and trial.fits:
-                found.trials.append(trial)
-                break
-            if isinstance(trial, Trial) or closest is None:
-                closest = trial
+    for card in able:
+        tried = _counts_of(bench, card)
+        sized = [trial for trial in tried if isinstance(trial, Trial)]
+        chosen = min(sized, key=lambda trial: verdict_order(trial.verdict), default=None)
+        if chosen is not None and chosen.verdict != "does_not_fit":
+            found.trials.append(chosen)
         else:
-            if closest is not None:
-                found.ruled_out.append(RuledOut(f"up to {COUNTS[-1]} x {card.key}", closest, len(COUNTS), closest.changes))
-    found.trials.sort(key=lambda trial: (trial.job.machine.gpus, trial.job.machine.usable_bytes or 0, rank(trial)))
+            closest = sized[-1] if sized else tried[0]
+            found.ruled_out.append(RuledOut(f"up to {COUNTS[-1]} x {card.key}", closest, len(COUNTS), closest.changes))
+    found.trials.sort(key=_order)
+    found.ruled_out.sort(key=_memory_of, reverse=True)
     return found
+
+
+def able_cards(job: Job) -> list[Card]:
+    """The cards of the catalogue that compute in the job's number format."""
+    return [card for card in all_cards() if card.trains_bf16 or job.precision.compute != "bfloat16"]
+
+
+def enough_bytes(options: Sequence[Trial]) -> int | None:
+    """From which memory on any able card would do, with as many GPUs as the best option has.
+
+    Args:
+        options: what :func:`search_cards` found, best first
+
+    Returns:
+        [bytes] in all, as the driver reports it; None where a larger card does not fit either.
+    """
+    best = options[0]
+    enough = [trial.job.machine.card for trial in options if trial.fits and trial.job.machine.gpus == best.job.machine.gpus]
+    keys = {card.key for card in enough if card is not None}
+    short = max((card.total_bytes for card in able_cards(best.job) if card.key not in keys), default=0)
+    return min((card.total_bytes for card in enough if card is not None and card.total_bytes > short), default=None)
+
+
+def _counts_of(bench: Workbench, card: Card) -> list[Trial | Refusal]:
+    """The best on 1, 2, 4 and 8 of a card, up to the first count that fits."""
+    tried: list[Trial | Refusal] = []
+    for gpus in COUNTS:
+        tried.append(_best_on(bench, card, gpus))
+        if isinstance(tried[-1], Trial) and tried[-1].fits:
+            break
+    return tried
+
+
+def _memory_of(out: RuledOut) -> int:
+    return out.closest.job.machine.usable_bytes or 0 if isinstance(out.closest, Trial) else 0
+
+
+def _order(trial: Trial) -> tuple[float, ...]:
+    machine = trial.job.machine
+    return (verdict_order(trial.verdict), machine.gpus, machine.usable_bytes or 0, *rank(trial))
 
 
 def _best_on(bench: Workbench, card: Card, gpus: int) -> Trial | Refusal:

@@ -31,6 +31,8 @@ class Rejection(NamedTuple):
     candidates: int
     detail: str
     """for people: the instant, or why it is refused"""
+    level: str = ""
+    """for people: the savers, where ``what`` is one level of a layout"""
 
 
 def rejected(as_written: Trial, ruled_out: Sequence[RuledOut], options: Sequence[Trial], helps: Sequence[Remedy]) -> list[Rejection]:
@@ -49,13 +51,13 @@ def rejected(as_written: Trial, ruled_out: Sequence[RuledOut], options: Sequence
         records.append(_of_trial(name, as_written, 1, first.changes if first else None, first is not None and first.changes_training))
     for group in ruled_out:
         if isinstance(group.closest, Refusal):
-            records.append(_of_refusal(group, group.closest))
+            records.append(_of_refusal(group, group.closest)._replace(level=group.level))
             continue
         remedy: Mapping[str, object] | None = _smallest_change(group.closest, options)
         alters = remedy is None and bool(helps) and helps[0].changes_training
         if remedy is None and helps:
             remedy = helps[0].changes
-        records.append(_of_trial(group.what, group.closest, group.candidates, remedy, alters))
+        records.append(_of_trial(group.what, group.closest, group.candidates, remedy, alters)._replace(level=group.level))
     return records
 
 

@@ -9,7 +9,7 @@ from fullstep.hardware import all_cards
 from fullstep.job import Job
 from fullstep.ledger import Answer
 from fullstep.plan.candidates import LAYOUT_DETAILS, batch_changes, keeps_training, row_splits, strategies_for
-from fullstep.plan.layouts import LAYOUTS
+from fullstep.plan.layouts import LAYOUTS, strategy_words
 from fullstep.plan.savers import LEVELS, Changes, change_words, free_savers
 from fullstep.plan.trial import Trial, Workbench
 
@@ -59,9 +59,14 @@ def _that_fit(bench: Workbench, offers: Iterator[_Change], alters: bool, most: i
             continue
         if alters or keeps_training(bench.as_written.job, trial.job):
             kinds.add(offer.kind)
-            stated = {key: value for key, value in trial.changes.items() if value is not None}
-            found.append(Remedy(trial.changes, alters, offer.words or change_words(stated), trial.answer))
+            changes = _telling(bench, trial.changes)
+            found.append(Remedy(changes, alters, offer.words or change_words(changes), trial.answer))
     return found
+
+
+def _telling(bench: Workbench, changes: Changes) -> dict[str, object]:
+    """The changes without those that take out a key which the worksheet does not state."""
+    return {key: value for key, value in changes.items() if value is not None or bench.worksheet.stated(key) is not None}
 
 
 def _with_savers(bench: Workbench, offers: Iterator[_Change]) -> Iterator[_Change]:
@@ -100,7 +105,8 @@ def _keeping(bench: Workbench) -> Iterator[_Change]:
     for strategy in strategies_for(job, job.machine.nodes):
         if LAYOUTS[strategy].traffic > written:
             changes = {"layout.strategy": strategy, **dict.fromkeys(LAYOUT_DETAILS)}
-            yield _Change(changes, f"{strategy}: {LAYOUTS[strategy].words}")
+            words = strategy_words(strategy, job.machine.gpus * job.machine.nodes)
+            yield _Change(changes, f"layout.strategy = {strategy} ({words})")
     for key in ("step.activation_offload", "layout.offload_optimizer", "layout.offload_parameters"):
         yield _Change({key: True}, "")
     if job.batch.accumulation == 1 and job.method.kind == "full":
@@ -162,8 +168,11 @@ def _altering(bench: Workbench) -> Iterator[_Change]:
     rows = job.batch.micro_batch * job.batch.accumulation * job.layout.data_parallel
     for gpus, nodes in _larger_machines(job):
         if rows % (gpus * nodes):
-            changes = {**_machine(job, gpus, nodes), "batch.global_rows": None}
-            yield _Change(changes, f"{_machine_words(gpus, nodes)}, state sharded over them: more rows per step")
+            pass_rows = job.batch.micro_batch * gpus * nodes
+            accumulation = -(-rows // pass_rows)
+            changes = {**_machine(job, gpus, nodes), "batch.global_rows": None, "batch.accumulation": accumulation}
+            makes = f"which makes {accumulation * pass_rows} rows per optimizer step"
+            yield _Change(changes, f"{_machine_words(gpus, nodes)}, state sharded over them, {makes}")
     if job.method.kind == "full":
         yield _Change({"method.kind": "lora", "precision.master_weights": None, **states}, "LoRA instead of all weights")
     if job.method.quantization == "none" and job.method.kind in ("full", "lora"):

@@ -32,6 +32,9 @@ class Level(NamedTuple):
         return "optimizer.in_backward" in self.changes
 
 
+OFFLOADS_OPTIMIZER = 2
+"""from this ``offload`` on, every step waits for host memory"""
+
 LEVELS: tuple[Level, ...] = (
     Level(0, 0, "no recomputation", {"step.activation_checkpointing": "none"}),
     Level(0, 1, "selective recomputation", {"step.activation_checkpointing": "selective"}),
@@ -87,11 +90,11 @@ def free_savers(job: Job) -> dict[str, object]:
     """The changes that save memory at no cost in speed, as far as they change this job."""
     changes: dict[str, object] = {}
     attention = job.shape.blocks[0].attention
-    plain_attention = not (attention.logit_softcap or attention.sinks or attention.alibi)
+    plain_attention = not (attention.sinks or attention.alibi)  # soft-capping: FlashAttention 2.6 and newer have it
     card = job.machine.card
     if plain_attention and job.step.attention != "flash":
         best = "flash" if card is not None and card.has_flash_attention else "sdpa"
-        if job.step.attention != best:
+        if job.step.attention != best and not (best == "sdpa" and attention.logit_softcap):
             changes["step.attention"] = best
     if job.step.loss != "fused":
         changes["step.loss"] = "fused"

@@ -69,6 +69,11 @@ class Workbench:
         self._known[()] = self.as_written
 
     @property
+    def size(self) -> Size:
+        """What sizes a completed job."""
+        return self._size
+
+    @property
     def spent(self) -> int:
         """Estimates made so far."""
         return len(self._known)

@@ -36,6 +36,10 @@ _SETTINGS: tuple[tuple[str, Callable[[Job], str]], ...] = (
 )
 
 
+_NARROWEST = 14
+_GAP = 2
+_BESIDE = 34
+"""the label on the left and the difference on the right"""
 _COUNTERS = (
     ("allocated", "allocated_peak_bytes"),
     ("reserved", "reserved_peak_bytes"),
@@ -45,38 +49,69 @@ _COUNTERS = (
 
 
 def comparison_text(columns: Sequence[Column], paper: Paper) -> str:
-    """Settings that differ, then every figure of all of them; sizes in GiB.
+    """Settings that differ, then every figure of all of them; sizes in GiB. Where the paper is too narrow for all of them there are
+    several tables, each of which begins with the first worksheet.
 
     Args:
         columns: two or more
         paper: how to print
     """
-    width = max(14, min(26, (paper.width - 20) // (len(columns) + 1) - 2))
+    narrowest = max(_NARROWEST, *(len(_counter_cell(column, counter)) for column in columns for _, counter in _COUNTERS))
+    room = max(2, (paper.width - _BESIDE) // (narrowest + _GAP))
+    tables = [[columns[0], *columns[start : start + room - 1]] for start in range(1, len(columns), room - 1)]
+    lines: list[str] = []
+    for table in tables:
+        width = max(narrowest, min(26, (paper.width - _BESIDE) // len(table) - _GAP))
+        lines += ([""] if lines else []) + _table(table, width, paper)
+    return paper.finish([*lines, "", *_differing_keys(columns, paper)])
+
+
+def _table(columns: Sequence[Column], width: int, paper: Paper) -> list[str]:
     lines = [_row("", [_tail(column.name, width) for column in columns], "difference", width)]
     settings = [(label, [read(column.job) for column in columns]) for label, read in _SETTINGS]
     differing = [(label, texts) for label, texts in settings if len(set(texts)) > 1]
     lines += [_row(label, texts, "", width) for label, texts in differing]
-    lines.append("")
+    lines += ["", "  one GPU, GiB: likely (low-high)"]
     verdicts = [column.answer.memory.verdict for column in columns]
     lines.append(_verdict_row(verdicts, width, paper))
     for label, counter in _COUNTERS:
         bounds = [getattr(column.answer.memory, counter) for column in columns]
-        texts = [f"{gib(each.likely)} ({span(each)})" for each in bounds]
+        texts = [_counter_cell(column, counter) for column in columns]
         lines.append(_row(label, texts, _difference([each.likely for each in bounds]), width))
     usable = [column.answer.memory.usable_bytes for column in columns]
     lines.append(_row("usable", ["unknown" if each is None else gib(each) for each in usable], "", width))
     lines.append(_row("peak at", [INSTANTS[column.answer.memory.peak_at].split(" of ")[0] for column in columns], "", width))
     lines += ["", *_holding_rows(columns, width), "", *_instant_rows(columns, width)]
     hosts = [column.answer.host.memory_peak_bytes for column in columns]
-    lines += ["", _row("host memory", [gib(each) for each in hosts], _difference(hosts), width)]
-    return paper.finish(lines)
+    return [*lines, "", _row("host memory, GiB", [gib(each) for each in hosts], _difference(hosts), width)]
+
+
+def _counter_cell(column: Column, counter: str) -> str:
+    bounds = getattr(column.answer.memory, counter)
+    likely, ends = gib(bounds.likely), span(bounds)
+    return likely if likely == ends else f"{likely} ({ends})"
+
+
+def _differing_keys(columns: Sequence[Column], paper: Paper) -> list[str]:
+    """The keys that at least one worksheet states and that are not the same in all of them, defaults filled in."""
+    jobs = [column.job for column in columns]
+    sections = [section for job in jobs for section in job.worksheet.as_dict().items() if isinstance(section[1], dict)]
+    stated = dict.fromkeys(f"{section}.{name}" for section, keys in sections for name in keys)
+    differing = [dotted for dotted in stated if any(_setting(job, dotted) != _setting(jobs[0], dotted) for job in jobs)]
+    return paper.entry("Keys", f"{', '.join(differing)} differ" if differing else "none differ")
+
+
+def _setting(job: Job, dotted: str) -> object:
+    """A key's value in a completed job; where jobs do not hold it under its own name, as stated."""
+    section, _, name = dotted.partition(".")
+    return getattr(getattr(job, section, None), name, job.worksheet.stated(dotted))
 
 
 def _holding_rows(columns: Sequence[Column], width: int) -> list[str]:
     rows = []
     for index, name in enumerate(HOLDINGS):
         sizes = [column.answer.memory.peak.holdings[index] for column in columns]
-        if any(round(size) > 0 for size in sizes):
+        if any(gib(size) != gib(0) for size in sizes):
             rows.append(_row(HOLDING_WORDS[name], [gib(size) for size in sizes], _difference(sizes), width))
     return ["  at the peak, GiB", *rows]
 

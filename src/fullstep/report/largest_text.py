@@ -6,7 +6,7 @@ from fullstep.plan.largest import Largest
 from fullstep.plan.layouts import machine_words
 from fullstep.plan.trial import Trial
 from fullstep.report.paper import Paper
-from fullstep.report.text import closing_lines, memory_lines
+from fullstep.report.text import closing_lines, memory_lines, remedy_lines
 from fullstep.report.wording import VERDICTS, gib, headline, span
 
 
@@ -14,7 +14,7 @@ def largest_text(found: Largest, paper: Paper) -> str:
     """The value, its memory, and what the next larger one would need."""
     if found.trial is None:
         lines = [paper.ink(piece, "bold", "red") for piece in paper.sentence(f"Not even the smallest {found.vary} fits.", indent=0)]
-        return paper.finish(lines + _next_lines(found, paper))
+        return paper.finish(lines + _next_lines(found, paper) + remedy_lines(found.remedies, paper))
     job = found.trial.job
     sentence = f"Largest {found.vary} that fits {machine_words(job)}: {_shown(found.value)}."
     lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(job), indent=0)]

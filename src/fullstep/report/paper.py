@@ -21,10 +21,12 @@ class Paper(NamedTuple):
 
     @classmethod
     def of(cls, stream: TextIO) -> Paper:
-        """The paper that a stream is: colours only on a terminal and without NO_COLOR, ASCII where it cannot print bars."""
+        """The paper that a stream is: as wide as COLUMNS says, else as the terminal, else 100, within 80 and 140; colours only on a
+        terminal and without NO_COLOR; ASCII where it cannot print bars."""
         terminal = stream.isatty()
         try:
-            columns = os.get_terminal_size(stream.fileno()).columns if terminal else 100
+            stated = int(os.environ.get("COLUMNS", "0"))
+            columns = stated if stated > 0 else os.get_terminal_size(stream.fileno()).columns if terminal else 100
         except (OSError, ValueError):
             columns = 100
         coloured = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -39,6 +39,7 @@ def largest_as_dict(found: Largest) -> dict[str, Any]:
         "next_value": found.next_value,
         "note": found.note,
         "option": None if found.trial is None else _option(found.trial),
+        "remedies": [_remedy(remedy) for remedy in found.remedies],
     }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from fullstep.plan.layouts import layout_name
+from fullstep.plan.ranking import has_fast_link, rule
 from fullstep.plan.rejections import Rejection
 from fullstep.plan.savers import change_words, level_words
 from fullstep.plan.search import Plan, option_changes
@@ -31,8 +33,8 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     lines += ["", *instants_table(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)
     lines += card_lines(plan.options, paper) if plan.as_written.job.machine.usable_bytes is None else option_lines(plan.options[1:], paper)
-    lines += rejection_lines(plan.rejected, paper)
     lines += remedy_lines(plan.remedies, paper)
+    lines += rejection_lines(plan.rejected, paper)
     for number, missing in enumerate(plan.missing):
         lines += paper.entry("Missing" if number == 0 else "", f"{missing.key}: {missing.why}; {missing.how}")
     lines += closing_lines(best.job, best.answer, paper)
@@ -64,41 +66,58 @@ def option_lines(options: Sequence[Trial], paper: Paper) -> list[str]:
         lines += paper.entry("Also" if number == 0 else "", f"{option_words(trial)}: {span(memory.needed_bytes)} GiB needed{there}{note}")
     if len(options) > _SHOWN:
         lines += paper.entry("", f"and {len(options) - _SHOWN} more (--json lists all)")
-    return lines
+    return lines + (paper.entry("Ranked by", rule(has_fast_link(options[0].job))) if options else [])
 
 
 def card_lines(options: Sequence[Trial], paper: Paper) -> list[str]:
-    """For a worksheet that names no card: the cards by the smallest number of them that fits in one node."""
+    """For a worksheet that names no card: the cards by the smallest number of them that fits in one node, least memory first."""
     lines: list[str] = []
-    for count in sorted({trial.job.machine.gpus for trial in options}):
-        cards = [trial.job.machine.card for trial in options if trial.job.machine.gpus == count]
-        lines += paper.entry(f"{count} GPU{'s' if count > 1 else ''}", ", ".join(card.key for card in cards if card is not None))
-    return lines
+    for fits in (True, False):
+        for count in sorted({trial.job.machine.gpus for trial in options if trial.fits is fits}):
+            cards = [trial.job.machine.card for trial in options if trial.job.machine.gpus == count and trial.fits is fits]
+            names = [card.key + ("" if card.reported_bytes is not None else "~") for card in cards if card is not None]
+            lines += paper.entry(f"{count} GPU{'s' if count > 1 else ''}{'' if fits else ', tight'}", ", ".join(names))
+    guessed = any(trial.job.machine.card is not None and trial.job.machine.card.reported_bytes is None for trial in options)
+    return lines + (paper.entry("~", "memory guessed from the marketing size") if guessed else [])
 
 
 def rejection_lines(rejections: Sequence[Rejection], paper: Paper) -> list[str]:
-    """What does not fit and why, grouped."""
+    """What does not fit and why, grouped; the levels of one layout in one line."""
     lines: list[str] = []
-    for number, out in enumerate(rejections[:_SHOWN]):
-        lines += paper.entry("Not" if number == 0 else "", rejection_words(out))
-    if len(rejections) > _SHOWN:
-        rest = sum(out.candidates for out in rejections[_SHOWN:])
-        lines += paper.entry("", f"and {len(rejections) - _SHOWN} more reasons for {rest} candidates (--json lists all)")
+    groups = [list(group) for _, group in groupby(rejections, key=_layout_of)]
+    for number, group in enumerate(groups[:_SHOWN]):
+        lines += paper.entry("Not" if number == 0 else "", rejection_words(group))
+    if len(groups) > _SHOWN:
+        rest = sum(out.candidates for group in groups[_SHOWN:] for out in group)
+        lines += paper.entry("", f"and {len(groups) - _SHOWN} more reasons for {rest} candidates (--json lists all)")
     return lines
 
 
-def rejection_words(out: Rejection) -> str:
-    """One reason in one sentence."""
+def _layout_of(out: Rejection) -> tuple[object, ...]:
+    """What rejections in one line have in common: the layout and what ran out; one without levels stands alone."""
+    known = out.level and out.needed is not None and out.available is not None
+    return (out.what.removesuffix(f", {out.level}"), out.limit, out.available) if known else (id(out),)
+
+
+def rejection_words(group: Sequence[Rejection]) -> str:
+    """One reason in one sentence: of a layout with all its levels, or of one rejection. The last level needs least."""
+    out = group[-1]
     if out.needed is None or out.available is None:
         return f"{out.what}: {out.detail}"
     what = "host memory " if out.limit == "host_memory" else ""
-    many = f", {out.candidates} candidates" if out.candidates > 1 else ""
-    return f"{out.what}: at least {gib(out.needed)} GiB {what}needed {out.detail}, {gib(out.available)} there{many}{_remedy_words(out)}"
+    count = sum(each.candidates for each in group)
+    there = f"{gib(out.available)} there" + (f", {count} candidates" if count > 1 else "") + _remedy_words(out)
+    if len(group) == 1:
+        return f"{out.what}: at least {gib(out.needed)} GiB {what}needed {out.detail}, {there}"
+    levels = [f"{gib(each.needed or 0)} with {each.level}".replace("with no recomputation", "without") for each in group]
+    levels[0] = levels[0].replace(" ", f" GiB {what}needed ", 1)
+    return f"{out.what.removesuffix(f', {out.level}')}: at least {', '.join(levels)}, {there}"
 
 
 def _remedy_words(out: Rejection) -> str:
     """The smallest change that would help, as worksheet keys."""
     if not out.remedy:
         return ""
-    keys = ", ".join(f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in out.remedy.items())
+    stated = {key: value for key, value in out.remedy.items() if value is not None}
+    keys = ", ".join(f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in stated.items())
     return f"; would fit with {keys}" + (" (alters the training)" if out.changes_training else "")

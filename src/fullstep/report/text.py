@@ -15,11 +15,21 @@ if TYPE_CHECKING:
     from fullstep.plan.remedies import Remedy
 
 _SHORT_HOLDINGS = ("weights", "grads", "states", "activ.", "logits", "gathered", "temp.", "buffers")
-_MEMORY_SECTIONS = ("method", "precision", "optimizer", "batch", "step", "layout")
+_MEMORY_SECTIONS = ("model", "method", "precision", "optimizer", "batch", "step", "layout")
 _OBVIOUS = ("method.kind", "method.objective", "layout.strategy", "layout.shards", "step.framework_version", "layout.loading")
 """defaults that the headline shows anyway, or that hang on another one"""
+_FIRST = (
+    "model", "step.framework", "step.attention", "step.loss", "layout.implementation", "step.activation_checkpointing", "batch.packed",
+    "precision",
+)  # fmt: skip
+"""defaults that matter most to memory, by key or section, in this order; the others follow"""
 _LONGEST_REASON = 44
+_ASSUMED_LINES = 6
+_NEEDED = (
+    "allocated + unavoidable fragmentation + context: the verdict compares it; reserved may be larger because the cache keeps what it can"
+)
 _CELL = 9
+_WEIGHTS = HOLDINGS.index("weights")
 _STARTS = {"fits": "It fits", "tight": "Tight", "does_not_fit": "Does not fit", "unknown": "Not decidable"}
 
 
@@ -69,7 +79,9 @@ def memory_lines(answer: Answer, paper: Paper) -> list[str]:
             outside = not row.estimated.low <= row.measured <= row.estimated.high
             doubt = "; they disagree: was the pilot this very worksheet?" if outside else ""
             lines += paper.entry("", f"{counter}: {gib(row.measured)} GiB measured, {span(row.estimated)} estimated{doubt}")
-    lines += paper.entry("needed", f"{span(memory.needed_bytes)} GiB, which the verdict compares")
+    lines += paper.entry("needed", f"{span(memory.needed_bytes)} GiB = {_NEEDED}")
+    if memory.evidence == "measured":
+        lines += paper.entry("", "table: estimated, also where the peak is measured: counters do not tell what they hold")
     peak = memory.peak
     place = f", {peak.place}" if peak.place and peak.place not in INSTANTS[peak.at] else ""
     lines += paper.entry("at", INSTANTS[peak.at] + place)
@@ -77,23 +89,25 @@ def memory_lines(answer: Answer, paper: Paper) -> list[str]:
 
 
 def bar_lines(peak: Instant, paper: Paper) -> list[str]:
-    """What is alive at the peak; the longest bar is half of it."""
+    """What is alive at the peak, as far as it shows in GiB; the longest bar is half of it."""
     total = sum(peak.holdings) or 1.0
-    present = [(HOLDING_WORDS[name], value) for name, value in zip(HOLDINGS, peak.holdings, strict=True) if round(value) > 0]
+    present = [(HOLDING_WORDS[name], value) for name, value in zip(HOLDINGS, peak.holdings, strict=True) if _shows(value)]
     cells = [f"{words:<17} {gib(value):>7} {paper.bar(2 * value / total):<10}" for words, value in present]
     return ["    " + "   ".join(cells[start : start + 2]) for start in range(0, len(cells), 2)]
 
 
 def instants_table(answer: Answer, paper: Paper) -> list[str]:
-    """Every instant of the step with what is alive in it, in GiB; where the paper is narrow the smallest holdings go into one column."""
+    """Every instant of the step with what is alive in it, in GiB; where the paper is narrow the smallest holdings go into one column,
+    but never the weights."""
     memory = answer.memory
     most = [max(instant.holdings[index] for instant in memory.instants) for index in range(len(HOLDINGS))]
-    used = [index for index in range(len(HOLDINGS)) if round(most[index]) > 0]
+    used = [index for index in range(len(HOLDINGS)) if _shows(most[index])]
     room = (paper.width - 26) // _CELL
-    kept = sorted(sorted(used, key=lambda index: -most[index])[: room if len(used) <= room else room - 1])
+    kept = sorted(sorted(used, key=lambda index: (index != _WEIGHTS, -most[index]))[: room if len(used) <= room else room - 1])
     merged = [index for index in used if index not in kept]
     names = [_SHORT_HOLDINGS[index] for index in kept] + (["other"] if merged else [])
-    lines = ["  " + f"{'GiB':<15}{'allocated':>9}" + "".join(f"{name:>{_CELL}}" for name in names)]
+    unit = "GiB, estimated" if memory.evidence == "measured" else "GiB"
+    lines = ["  " + f"{unit:<15}{'allocated':>9}" + "".join(f"{name:>{_CELL}}" for name in names)]
     for instant in memory.instants:
         sizes = [instant.holdings[index] for index in kept] + ([sum(instant.holdings[index] for index in merged)] if merged else [])
         cells = "".join(f"{gib(size):>{_CELL}}" for size in sizes)
@@ -132,16 +146,28 @@ def closing_lines(job: Job, answer: Answer, paper: Paper) -> list[str]:
 
 
 def assumed_lines(answer: Answer, paper: Paper) -> list[str]:
-    """Defaults that bear on memory, each with the short form of its reason; the rest is counted."""
-    shown = [
-        f"{key} = {_plain(value)} ({_short(why)})"
+    """Defaults that bear on memory, those that matter most first, each with the short form of its reason; the rest is counted."""
+    told = [
+        (key, f"{key} = {_plain(value)}{_short(why)}")
         for key, value, why in answer.assumptions
         if key.partition(".")[0] in _MEMORY_SECTIONS and value not in (None, False) and key not in _OBVIOUS
     ]
-    rest = len(answer.assumptions) - len(shown)
-    if rest:
-        shown.append(f"and {rest} more, all with reasons under --json")
-    return paper.entry("Assumed", " · ".join(shown)) if shown else []
+    shown = [text for _, text in sorted(told, key=lambda entry: _importance(entry[0]))]
+    for count in range(len(shown), -1, -1):
+        rest = len(answer.assumptions) - count
+        lines = paper.entry("Assumed", " · ".join(shown[:count] + ([f"and {rest} more under --json"] if rest else [])))
+        if len(lines) <= _ASSUMED_LINES:
+            return lines if answer.assumptions else []
+    return []
+
+
+def _importance(key: str) -> int:
+    return next((place for place, first in enumerate(_FIRST) if key == first or key.startswith(f"{first}.")), len(_FIRST))
+
+
+def _shows(size_bytes: float) -> bool:
+    """More than 0.0 in GiB with one decimal."""
+    return gib(size_bytes) != gib(0)
 
 
 def sureness(answer: Answer) -> str:
@@ -153,13 +179,13 @@ def sureness(answer: Answer) -> str:
 
 
 def _short(why: str) -> str:
-    """The first clause of a reason.
+    """The first clause of a reason in brackets; nothing where it is too long to be shown whole.
 
     >>> _short("DeepSpeed keeps them; see its source")
-    'DeepSpeed keeps them'
+    ' (DeepSpeed keeps them)'
     """
     clause = why.partition(";")[0].partition(": ")[0]
-    return clause if len(clause) <= _LONGEST_REASON else clause[:_LONGEST_REASON].rpartition(" ")[0] + " …"
+    return f" ({clause})" if len(clause) <= _LONGEST_REASON else ""
 
 
 def _plain(value: object) -> str:
