@@ -169,3 +169,20 @@ def test_a_fault_of_ours_is_a_line_to_report(monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setenv("FULLSTEP_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main(["init"])
+
+
+@pytest.mark.parametrize("name", ["new.yaml", "new.json", "new"])
+def test_init_writes_toml_and_nothing_else(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(tmp_path / name)]) == 2
+    assert ".toml" in capsys.readouterr().err
+    assert not (tmp_path / name).exists()
+
+
+def test_the_largest_model_needs_none_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["largest", "--vary", "model", "--gpu", "RTX4090", "--json"]) == 0
+    by_flags = json.loads(capsys.readouterr().out)
+    assert by_flags["option"]["worksheet"]["model"] == {"name": by_flags["value"]}
+    assert main(["largest", written(tmp_path, {"machine": {"gpu": "RTX4090"}}), "--vary", "model", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["value"] == by_flags["value"]
+    assert main(["largest", "--vary", "micro_batch", "--gpu", "RTX4090"]) == 2
+    assert "model.name" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from fullstep.errors import Fault, InputError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("file", nargs="?", default="-", help="where to write it; - (the default): standard output")
+    parser.add_argument("file", nargs="?", default="-", help="a new .toml file; - (the default): standard output")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -23,6 +23,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.file == "-":
         sys.stdout.write(text)
         return EXIT_OK
+    suffix = Path(arguments.file).suffix
+    if suffix.lower() != ".toml":
+        found = f'the suffix "{suffix}"' if suffix else "no suffix"
+        remedy = "The blank worksheet is TOML; a worksheet that you write yourself may also be YAML or JSON."
+        raise InputError(Fault(arguments.file, found, "a file that ends in .toml", remedy))
     try:
         with Path(arguments.file).open("x", encoding="utf-8") as file:
             file.write(text)

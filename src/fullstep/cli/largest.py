@@ -12,7 +12,7 @@ from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     choices = ("micro_batch", "sequence_tokens", "rank", "model")
-    parser.add_argument("--vary", required=True, choices=choices, help="what may grow")
+    parser.add_argument("--vary", required=True, choices=choices, help="what may grow; a model need not be stated to vary it")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     add_worksheet_arguments(parser)
 
@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fullstep.api.search import largest  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
-    worksheet = worksheet_from(arguments)
+    worksheet = worksheet_from(arguments, _smallest_model() if arguments.vary == "model" else None)
     with progress(f"varying {arguments.vary}"):
         found = largest(worksheet, arguments.vary)
     if arguments.json:
@@ -36,3 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         sys.stdout.write(largest_text(found, Paper.of(sys.stdout)))
     return EXIT_DOES_NOT_FIT if found.value is None else EXIT_OK
+
+
+def _smallest_model() -> str:
+    """What stands in where the model is what is asked for."""
+    from fullstep.models import bundled_models  # noqa: PLC0415 (only this variation needs them)
+
+    return min(bundled_models(), key=lambda model: model.parameters).name

@@ -36,13 +36,17 @@ def add_worksheet_arguments(parser: argparse.ArgumentParser, several: bool = Fal
         groups[section].add_argument(flag.flag, dest=_KEY + flag.dotted, metavar=flag.metavar, help=flag.help)
 
 
-def worksheet_from(arguments: argparse.Namespace) -> Worksheet:
+def worksheet_from(arguments: argparse.Namespace, model_if_none: str | None = None) -> Worksheet:
     """The one worksheet of a command.
+
+    Args:
+        arguments: of the command line
+        model_if_none: the model of a worksheet that states none; None: it must state one
 
     Raises:
         InputError: it cannot be read, or what the file and the flags say together is not allowed
     """
-    return _worksheet(arguments.worksheets, _overrides(arguments))
+    return _worksheet(arguments.worksheets, _overrides(arguments), model_if_none)
 
 
 def worksheets_from(arguments: argparse.Namespace) -> list[Worksheet]:
@@ -66,14 +70,20 @@ def worksheets_from(arguments: argparse.Namespace) -> list[Worksheet]:
     return worksheets
 
 
-def _worksheet(path: str | None, overrides: dict[str, Any]) -> Worksheet:
+def _worksheet(path: str | None, overrides: dict[str, Any], model_if_none: str | None = None) -> Worksheet:
     if path is None:
         if not overrides:
             example = "fullstep plan --model meta-llama/Llama-3.1-8B --gpu H100-SXM --gpus 8"
             raise InputError(Fault("worksheet", "none is given", "a file, - for standard input, or flags", f"For example: {example}"))
-        return worksheet_from_mapping(apply_overrides({}, overrides), "flags")
+        return worksheet_from_mapping(_with_model(apply_overrides({}, overrides), model_if_none), "flags")
     mapping, origin, lines = read_mapping(path)
-    return worksheet_from_mapping(apply_overrides(mapping, overrides), origin, lines)
+    return worksheet_from_mapping(_with_model(apply_overrides(mapping, overrides), model_if_none), origin, lines)
+
+
+def _with_model(mapping: Any, model_if_none: str | None) -> Any:
+    if model_if_none is None or not isinstance(mapping, dict) or mapping.get("model"):
+        return mapping
+    return {**mapping, "model": {"name": model_if_none}}
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, Any]:
