@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fullstep.job import Job
+from fullstep.physics.memory.optimizer import state_bytes
 from fullstep.physics.memory.sharding import Shares, Units, shares, units
-from fullstep.physics.memory.state import gradient_bytes, state_bytes, trainable, weight_bytes
+from fullstep.physics.memory.weights import gradient_bytes, trainable, weight_bytes
 
 Make = Callable[..., Job]
 PARAMETERS = 8_030_261_248

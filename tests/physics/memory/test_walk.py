@@ -8,7 +8,7 @@ from typing import Any
 from fullstep.job import Job
 from fullstep.ledger import Instant
 from fullstep.physics import estimate_memory
-from fullstep.physics.memory.walk import landmarks
+from fullstep.physics.memory.landmarks import landmarks
 
 Make = Callable[..., Job]
 PARAMETERS = 8_030_261_248

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fullstep.job import Job
 from fullstep.ledger import Caution, Instant
 from fullstep.physics.memory.choices import attention_kernel, compute_bytes
-from fullstep.physics.memory.state import stacks_experts
+from fullstep.physics.memory.framework import stacks_experts
 
 
 def memory_cautions(job: Job, peak: Instant) -> tuple[Caution, ...]:

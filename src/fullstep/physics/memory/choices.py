@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from fullstep.job import Job
 from fullstep.models import Block
-from fullstep.physics.memory.framework import HUGGING_FACE, asks_for_grouped_keys, repeats_keys, transformers_version
+from fullstep.physics.memory.framework import HUGGING_FACE, asks_for_grouped_keys, repeats_keys, stacks_experts, transformers_version
 from fullstep.physics.memory.head import LossHabit
 from fullstep.physics.memory.kernels import FLOAT32, AdapterKernels, AttentionKernel, Kernels
 from fullstep.physics.memory.sharding import FULLY_SHARDED
-from fullstep.physics.memory.state import stacks_experts
 from fullstep.quantities import DTYPE_BYTES
 
 _FUSED_KERNELS = ("fms_acceleration", "unsloth")

@@ -14,8 +14,8 @@ from fullstep.hardware import device_overheads
 from fullstep.job import Job
 from fullstep.ledger import Instant
 from fullstep.physics.memory.allocator import AllocatorFacts, allocator_facts, layout_kind, trust_in
+from fullstep.physics.memory.scene import Scene
 from fullstep.physics.memory.sharding import FSDP
-from fullstep.physics.memory.walk import Scene
 from fullstep.quantities import Bounds
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from fullstep.job import Job
 from fullstep.ledger import MemoryEstimate
+from fullstep.physics.memory.build_scene import scene_of
 from fullstep.physics.memory.cautions import memory_cautions
 from fullstep.physics.memory.counters import counters
 from fullstep.physics.memory.host import host_memory
+from fullstep.physics.memory.optimizer import state_bytes
 from fullstep.physics.memory.other_peaks import other_peaks
-from fullstep.physics.memory.scene import scene_of
 from fullstep.physics.memory.sharding import shares, units
-from fullstep.physics.memory.state import gradient_bytes, state_bytes, trainable, weight_bytes
 from fullstep.physics.memory.walk import walk_step
+from fullstep.physics.memory.weights import gradient_bytes, trainable, weight_bytes
 
 
 def estimate_memory(job: Job) -> MemoryEstimate:

@@ -82,3 +82,8 @@ def output_bytes_per_logit(job: Job, compute: int) -> int:
     Source: lightning/fabric/plugins/precision/half.py, HalfPrecision.convert_output.
     """
     return FLOAT32 if job.step.framework == "litgpt" else compute
+
+
+def stacks_experts(job: Job) -> bool:
+    """transformers keeps the experts of a block in one parameter since version 5; before, and elsewhere, they are modules."""
+    return job.step.framework in HUGGING_FACE and transformers_version(job) >= (5,)

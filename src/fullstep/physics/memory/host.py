@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fullstep.job import Job
+from fullstep.physics.memory.optimizer import state_elements_per_parameter
+from fullstep.physics.memory.scene import Scene
 from fullstep.physics.memory.sharding import FSDP, Shares
-from fullstep.physics.memory.state import WeightBytes, state_elements_per_parameter, trainable
-from fullstep.physics.memory.walk import Scene
+from fullstep.physics.memory.weights import WeightBytes, trainable
 from fullstep.quantities import DTYPE_BYTES, GIB
 
 PROCESS_BYTES = 3 * GIB

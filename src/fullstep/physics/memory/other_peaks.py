@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fullstep.job import Job
 from fullstep.ledger import OtherPeaks
+from fullstep.physics.memory.scene import Scene
 from fullstep.physics.memory.sharding import FSDP, Units
-from fullstep.physics.memory.state import WeightBytes
-from fullstep.physics.memory.walk import Scene
+from fullstep.physics.memory.weights import WeightBytes
 from fullstep.quantities import DTYPE_BYTES
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fullstep.job import Job
-from fullstep.physics.memory.state import Trainable, WeightBytes
+from fullstep.physics.memory.weights import Trainable, WeightBytes
 from fullstep.quantities import DTYPE_BYTES
 
 FSDP = ("fsdp", "hsdp", "fsdp_grad_op")

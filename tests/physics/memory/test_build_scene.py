@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from fullstep.job import Job, complete, worksheet_from_mapping
-from fullstep.physics.memory.scene import retains_inputs, scene_of
+from fullstep.physics.memory.build_scene import retains_inputs, scene_of
+from fullstep.physics.memory.optimizer import state_bytes
+from fullstep.physics.memory.scene import Scene
 from fullstep.physics.memory.sharding import shares, units
-from fullstep.physics.memory.state import gradient_bytes, state_bytes, trainable, weight_bytes
-from fullstep.physics.memory.walk import Scene
+from fullstep.physics.memory.weights import gradient_bytes, trainable, weight_bytes
 
 Make = Callable[..., Job]
 PARAMETERS = 8_030_261_248

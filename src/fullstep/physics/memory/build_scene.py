@@ -1,0 +1,240 @@
+"""Everything that the walk through a step needs to know of a job, in bytes on one GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from math import ceil
+
+from fullstep.hardware import device_overheads
+from fullstep.job import Job
+from fullstep.models import Block, ModelShape
+from fullstep.physics.memory.block import block_profile
+from fullstep.physics.memory.choices import block_kernels, compute_bytes, loss_habit, residual_bytes
+from fullstep.physics.memory.framework import is_reentrant, output_bytes_per_logit, prefetches_units, stacks_experts
+from fullstep.physics.memory.head import head_profile
+from fullstep.physics.memory.kernels import Kernels
+from fullstep.physics.memory.optimizer import optimizer_temporaries_bytes
+from fullstep.physics.memory.scene import BlockCosts, Scene
+from fullstep.physics.memory.sharding import (
+    DEEPSPEED_BUCKET_ELEMENTS,
+    DEEPSPEED_MAX_LIVE_PARAMETERS,
+    DEEPSPEED_SUB_GROUP_ELEMENTS,
+    FSDP,
+    Shares,
+    Units,
+)
+from fullstep.physics.memory.weights import Trainable
+from fullstep.quantities import DTYPE_BYTES
+
+
+def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scene:
+    """The scene of one step: profiles of blocks and head, and what is divided, gathered, offloaded and kept.
+
+    Args:
+        job: the job
+        held: what this GPU keeps between steps [bytes]
+        gathered: FSDP's units [bytes]
+        trains: elements that train
+
+    Returns:
+        all that ``walk_step`` needs [bytes]
+    """
+    layout, compute = job.layout, compute_bytes(job)
+    shape = _last_part(job.shape, job.machine.gpus) if layout.strategy == "layer_split" else job.shape
+    sharded = layout.strategy in FSDP
+    habit = loss_habit(job)
+    head_elements = shape.head_parameters or shape.embedding_parameters
+    trains_embedding = job.method.kind == "full" or shape.embedding_name in job.method.train_modules
+    gradients = _gradients_until_the_step(job, held, trains)
+    per_element = gradients / trains.total if trains.total else 0.0
+    made = compute if sharded else DTYPE_BYTES[job.precision.gradients]
+    offloads_state = layout.offload_optimizer or (layout.offload_parameters and sharded)
+    whole = _gathered_whole(job, gathered, shape)
+    return Scene(
+        shape=shape,
+        checkpointing=job.step.activation_checkpointing,
+        stream=float(job.batch.tokens * shape.hidden * residual_bytes(job)),
+        weights=0.0 if layout.offload_parameters else held.weights,
+        optimizer_states=0.0 if offloads_state else held.optimizer_states,
+        gradients=0.0 if layout.offload_parameters and sharded else gradients,
+        buffers=_buffers(job, held, trains),
+        blocks=tuple(
+            _block_costs(job, index, gathered, gathered_whole=whole, gradients_left=_trained_elements(job, trains, index) * per_element)
+            for index in range(len(shape.blocks))
+        ),
+        head=head_profile(shape, _head_kernels(job, shape), habit),
+        head_copies=float(head_elements * compute) if _head_is_copied(job, compute) else 0.0,
+        caches_copies=job.method.kind == "full",
+        root_gathered=gathered.root + _gathered_in_part(job, gathered, shape) if sharded else 0.0,
+        gathered_whole=whole,
+        prefetches=sharded and prefetches_units(job),
+        head_gradients_left=head_elements * _head_gradient_kept(job, per_element) if habit.trains_head else 0.0,
+        head_gradient=float(head_elements * made) if habit.trains_head else 0.0,
+        embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and (shape.tied or sharded) else 0.0,
+        root_reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
+        held_outputs=_held_outputs(job, shape),
+        reentrant=is_reentrant(job),
+        retains_inputs=retains_inputs(job),
+        offloads_activations=job.step.activation_offload,
+        offloaded_weights=held.weights if layout.offload_parameters else 0.0,
+        step_temporaries=_step_temporaries(job, held, trains),
+        extra_step_gradients=_float32_gradients(job, trains),
+        step_gradients=0.0 if layout.offload_parameters and sharded else min(gradients, held.gradients),
+    )
+
+
+def _held_outputs(job: Job, shape: ModelShape) -> float:
+    """Logits that the caller holds during backward; a fused loss makes none."""
+    if not job.step.keeps_outputs or job.step.loss == "fused":
+        return 0.0
+    return float(job.batch.tokens * shape.vocabulary * output_bytes_per_logit(job, compute_bytes(job)))
+
+
+def _head_kernels(job: Job, shape: ModelShape) -> Kernels:
+    """Those of a block; a tied head's gradient waits for the embedding's, also where the optimizer's step is part of backward."""
+    kernels = block_kernels(job, shape.blocks[-1], gradients_exist=False)
+    if job.optimizer.in_backward and shape.tied:
+        return kernels._replace(new_gradient=DTYPE_BYTES[job.precision.gradients], gradient_work=0)
+    return kernels
+
+
+def _head_gradient_kept(job: Job, per_element: float) -> float:
+    """Bytes per element of the output matrix's gradient between its own backward and the end."""
+    if job.layout.strategy in FSDP:
+        return compute_bytes(job)
+    return DTYPE_BYTES[job.precision.gradients] if job.optimizer.in_backward and job.shape.tied else per_element
+
+
+def _block_costs(job: Job, index: int, units: Units, *, gathered_whole: float, gradients_left: float) -> BlockCosts:
+    block = job.shape.blocks[index]
+    compute = compute_bytes(job)
+    sharded = job.layout.strategy in FSDP
+    return BlockCosts(
+        profile=block_profile(block, block_kernels(job, block, gradients_exist=False), job.shape.hidden),
+        selective_kept=_selective_kept(job, block, compute),
+        gathered=units.blocks[index] if sharded and not gathered_whole else 0.0,
+        reduced=units.block_gradients[index] * units.reduce_factor if sharded else 0.0,
+        gradients_left=gradients_left,
+        copies=_copied_elements(job, block) * compute if _copies_weights(job, compute) else 0.0,
+    )
+
+
+def _copied_elements(job: Job, block: Block) -> float:
+    """Elements of a block's weights that autocast casts: all linears but stacked experts, whose grouped products are not on its list."""
+    stacks = stacks_experts(job)
+    return float(sum(linear.parameters for linear in block.linears if not (stacks and linear.stacked and linear.copies > 1)))
+
+
+def _trained_elements(job: Job, trains: Trainable, index: int) -> int:
+    return job.shape.blocks[index].parameters if job.method.kind == "full" else trains.adapters_per_block[index]
+
+
+@lru_cache(maxsize=64)
+def _last_part(shape: ModelShape, gpus: int) -> ModelShape:
+    """Under a naive device_map: the blocks of the last GPU, which has the head as well."""
+    return replace(shape, layers=shape.layers[-ceil(len(shape.layers) / max(1, gpus)) :])
+
+
+def _gathered_whole(job: Job, gathered: Units, shape: ModelShape) -> float:
+    """Parameters that stay put together: all blocks without resharding after forward; up to max_live_parameters under ZeRO-3."""
+    layout = job.layout
+    blocks = sum(gathered.blocks[index] for index in shape.layers)
+    if layout.strategy == "zero3":
+        return min((layout.max_live_parameters or DEEPSPEED_MAX_LIVE_PARAMETERS) * compute_bytes(job), gathered.root + blocks)
+    if layout.strategy == "fsdp_grad_op" or (layout.strategy in FSDP and layout.reshard_after_forward is False):
+        return blocks
+    return 0.0
+
+
+def _gathered_in_part(job: Job, gathered: Units, shape: ModelShape) -> float:
+    """reshard_after_forward as a number: between forward and backward each block stays divided over so many GPUs only."""
+    over = job.layout.reshard_after_forward
+    if isinstance(over, bool) or over >= job.layout.shards:
+        return 0.0
+    return sum(gathered.blocks[index] for index in shape.layers) / over
+
+
+def _gradients_until_the_step(job: Job, held: Shares, trains: Trainable) -> float:
+    """Gradients as they pile up over the micro-batches: none where the step is part of backward; whole in the reduce dtype
+    where FSDP reduces only the last micro-batch's (no_sync); else what is kept between steps."""
+    if job.optimizer.in_backward:
+        return 0.0
+    if job.layout.strategy in FSDP and job.batch.accumulation > 1 and not job.layout.sync_every_micro_batch:
+        return float(trains.total * DTYPE_BYTES[job.precision.reduce])
+    return held.gradients
+
+
+def _copies_weights(job: Job, compute: int) -> bool:
+    """Autocast copies float32 weights to the compute dtype, unless FSDP has gathered them in it or they are quantized."""
+    wide = DTYPE_BYTES[job.precision.weights] > compute
+    return job.precision.autocast and wide and job.layout.strategy not in FSDP and job.method.quantization == "none"
+
+
+def _head_is_copied(job: Job, compute: int) -> bool:
+    return _copies_weights(job, compute) or (job.precision.autocast and job.method.upcast_unquantized)
+
+
+def retains_inputs(job: Job) -> bool:
+    """FSDP1 registers, for units without a trainable parameter, a hook on their inputs that lives until backward has ended.
+
+    Under reentrant checkpointing those inputs are detached leaves, so the hook holds each block's input and its gradient.
+    Source: _register_post_backward_reshard_only_hook in torch.distributed.fsdp._runtime_utils, with register_multi_grad_hook of
+    torch.autograd.graph, whose closure keeps the inputs' gradient nodes.
+    """
+    return (
+        job.layout.implementation == "fsdp1"
+        and job.layout.strategy in FSDP
+        and job.method.kind != "full"
+        and is_reentrant(job)
+        and job.step.activation_checkpointing == "full"
+    )
+
+
+def _selective_kept(job: Job, block: Block, compute: int) -> float:
+    """Selective checkpointing keeps the block's input and the outputs of attention and of matrix products.
+
+    torchtitan keeps every second product (its ``_apply_ac_to_transformer_block`` counts them).
+    """
+    if job.step.activation_checkpointing != "selective":
+        return 0.0
+    routed = max(1, block.feed_forward.experts_per_token)
+    widths = [linear.outputs * (routed if linear.copies > 1 else 1) for linear in block.linears]
+    if job.step.framework == "torchtitan":
+        widths = widths[::2]
+    attention = block.attention.heads * (block.attention.value_head_dim * compute + 4)
+    return float(job.batch.tokens * (sum(widths) * compute + attention + job.shape.hidden * residual_bytes(job)))
+
+
+def _buffers(job: Job, held: Shares, trains: Trainable) -> float:
+    """cuBLAS workspaces (one handle in forward, one in backward), the batch, rotary tables, buckets of the data-parallel reduction."""
+    tokens, strategy, compute = job.batch.tokens, job.layout.strategy, compute_bytes(job)
+    size = float(device_overheads(job.machine.card).cublas_workspace_bytes)
+    size += 3 * 8 * tokens  # identifiers, labels and positions as int64
+    size += 2 * job.batch.sequence_tokens * job.shape.blocks[0].attention.head_dim * compute
+    if strategy == "ddp":
+        size += held.gradients  # gradient_as_bucket_view is False by default: buckets are copies
+    elif strategy in ("zero1", "zero2", "zero3") and not job.layout.offload_parameters:
+        bucket = job.layout.bucket_bytes or DEEPSPEED_BUCKET_ELEMENTS * compute
+        size += min(bucket, trains.total * compute)
+    return size
+
+
+def _float32_gradients(job: Job, trains: Trainable) -> float:
+    """DeepSpeed's step works on float32 copies of the gradient shard; stage 3 makes them one sub-group at a time."""
+    if job.layout.implementation != "deepspeed" or not job.precision.master_weights or job.layout.offload_optimizer:
+        return 0.0
+    elements = trains.total / max(1, job.layout.shards)
+    return 4.0 * (min(elements, DEEPSPEED_SUB_GROUP_ELEMENTS) if job.layout.strategy == "zero3" else elements)
+
+
+def _step_temporaries(job: Job, held: Shares, trains: Trainable) -> float:
+    if job.layout.offload_optimizer or job.layout.offload_parameters:
+        return 0.0
+    shape = job.shape
+    if job.method.kind == "full":
+        largest = max((shape.embedding_parameters, *(linear.weight_elements for block in shape.blocks for linear in block.linears)))
+    else:
+        largest = max(1, trains.total // max(1, len(shape.layers)))
+    element = held.trained / trains.total if trains.total else 0.0
+    return optimizer_temporaries_bytes(job, held.trained, min(held.trained, largest * element))
