@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fullstep.errors import Fault, InputError, UnsupportedError
-from fullstep.evidence import Assumption
 from fullstep.job.conflicts import find_conflicts, find_impossible_figures
 from fullstep.job.defaults.filler import Filler
 from fullstep.job.defaults.layout import data_parallel_ranks, layout_of, settle_strategy, sharded_by, shards_of
@@ -82,9 +81,8 @@ def _shape(filler: Filler) -> ModelShape | None:
     else:
         if shape.covers:
             filler.caution("F010", f"{shape.name}: {shape.covers} is sized, not the whole model")
-        if shape.sizes_left_out and "config" in model:
-            why = "left out: default of the class"
-            filler.assumptions += [Assumption(f"model.config.{key}", value, why) for key, value in shape.sizes_left_out]
+        if "config" in model:
+            filler.assumptions += shape.sizes_left_out
         return shape
     return None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fullstep.errors import Fault, InputError, UnsupportedError
+from fullstep.evidence import Assumption
 from fullstep.models.architecture import Architecture
 from fullstep.models.architectures import ARCHITECTURES, TEXT_PARTS
 from fullstep.models.build import SIZE_KEYS, build_shape
@@ -71,14 +72,15 @@ def _shape_from_text(text: str, name: str) -> ModelShape:
     return replace(shape, sizes_left_out=_sizes_left_out(config, architecture))
 
 
-def _sizes_left_out(config: Mapping[str, Any], architecture: Architecture) -> tuple[tuple[str, object], ...]:
+def _sizes_left_out(config: Mapping[str, Any], architecture: Architecture) -> tuple[Assumption, ...]:
     """Sizes that the config does not state, under the config's own names, with what its class takes for them."""
     reader = ConfigReader(config, architecture)
     keys = [*SIZE_KEYS, architecture.feed_forward.width, "head_dim", "tie_word_embeddings"]
     if architecture.experts is not None:
         keys += [architecture.experts.count, architecture.experts.per_token, architecture.experts.width]
     unstated = [key for key in dict.fromkeys(keys) if not reader.stated(key) and reader.raw(key) is not None]
-    return tuple((architecture.keys.get(key, key), reader.raw(key)) for key in unstated)
+    why = "left out: default of the class"
+    return tuple(Assumption(f"model.config.{architecture.keys.get(key, key)}", reader.raw(key), why) for key in unstated)
 
 
 def _unknown_type(model_type: object) -> InputError:

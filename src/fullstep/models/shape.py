@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from fullstep.evidence import Assumption
+
 Role = Literal[
     "query", "key", "value", "query_key_value", "attention_output",
     "query_down", "query_up", "key_value_down", "key_value_up",
@@ -168,8 +170,8 @@ class ModelShape:
     """name of the block's class, which FSDP wraps"""
     covers: str = ""
     """what of the model is covered when not all of it is, for example ``the language part of a vision-language model``"""
-    sizes_left_out: tuple[tuple[str, object], ...] = ()
-    """(key of the config, value): sizes that the config does not state, as its class has them"""
+    sizes_left_out: tuple[Assumption, ...] = ()
+    """sizes that the config does not state, as its class has them"""
     source: str = field(default="", compare=False)
 
     @cached_property

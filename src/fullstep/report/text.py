@@ -81,7 +81,7 @@ def memory_lines(answer: Answer, paper: Paper) -> list[str]:
             lines += paper.entry("", f"{counter}: {gib(row.measured)} GiB measured, {span(row.estimated)} estimated{doubt}")
     lines += paper.entry("needed", f"{span(memory.needed_bytes)} GiB = {_NEEDED}")
     if memory.evidence == "measured":
-        lines += paper.entry("", "table: estimated, also where the peak is measured: counters do not tell what they hold")
+        lines += paper.entry("", "table: estimated, the peak is the pilot's: its counters do not tell what they hold")
     peak = memory.peak
     place = f", {peak.place}" if peak.place and peak.place not in INSTANTS[peak.at] else ""
     lines += paper.entry("at", INSTANTS[peak.at] + place)
