@@ -85,7 +85,7 @@ def _uncovered_degrees(filler: Filler, values: Mapping[str, Any]) -> None:
                 f"layout.{name}",
                 f"{values[name]}, which the formulas do not cover yet",
                 "1",
-                "It comes with the parallel degrees; use 1 with a sharded strategy (zero3, fsdp, hsdp), or `fullstep trace`.",
+                "The parallel degrees are to come with a later version; until then use 1 with a sharded strategy (zero3, fsdp, hsdp).",
             )
 
 
