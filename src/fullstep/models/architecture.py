@@ -110,6 +110,8 @@ class ExpertsPlan:
     per_token: str = "num_experts_per_tok"
     width: str = "moe_intermediate_size"
     bias: bool = False
+    clamped: bool = False
+    """gate and up are clamped before they meet: glu = gate · sigmoid(a · gate), inner = (up + 1) · glu"""
     router: str = "gate"
     router_bias: bool = False
     router_module: bool = False

@@ -72,6 +72,7 @@ def expert_layer(reader: ConfigReader, hidden: int) -> Layer:
         experts=count,
         experts_per_token=per_token,
         shared_intermediate=shared,
+        clamped=plan.clamped,
     )
     return Layer(feed_forward, tuple(linears), (), count if plan.correction else 0)
 

@@ -103,6 +103,8 @@ class FeedForward:
     experts_per_token: int = 0
     shared_intermediate: int = 0
     """width of the experts that every token passes; 0: none"""
+    clamped: bool = False
+    """gate and up are clamped before they meet, as gpt_oss does"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -61,7 +61,9 @@ EXPERTS = (
             bias="attention_bias", output_bias="attention_bias", sinks=True, windows="alternate", eager_softmax="scores"
         ),
         norm_kind="rms_float32",
-        experts=ExpertsPlan(count="num_local_experts", width="intermediate_size", router="router", router_bias=True, bias=True),
+        experts=ExpertsPlan(
+            count="num_local_experts", width="intermediate_size", router="router", router_bias=True, bias=True, clamped=True
+        ),
     ),
     LLAMA.variant(
         "granitemoe_swa",
