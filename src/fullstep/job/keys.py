@@ -152,7 +152,7 @@ KEYS: tuple[Key, ...] = (
     _whole("batch", "sequence_tokens", (1, 10**8), "2048", "tokens of one row as the GPU sees it (padded or packed)", unit="tokens"),
     _whole("batch", "micro_batch", (1, 10**6), "1", "rows per data-parallel rank and forward pass",
            unit="rows", flag="micro-batch"),
-    _whole("batch", "accumulation", (1, 10**6), "1, or what global_rows needs", "micro-batches per optimizer step"),
+    _whole("batch", "accumulation", (1, MANY), "1, or what global_rows needs", "micro-batches per optimizer step"),
     _whole("batch", "global_rows", (1, MANY), "–", "rows per optimizer step over all ranks; accumulation follows from it", unit="rows"),
     _flag("batch", "packed", "true", "false: padded rows, whose attention mask changes the kernel that sdpa picks"),
     _number("batch", "mean_sample_tokens", (1, 10**8), "sequence_tokens", "useful tokens of a row when not packed", unit="tokens"),

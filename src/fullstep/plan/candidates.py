@@ -7,11 +7,13 @@ level of savers is found by bisection.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fullstep.errors import Fault, InputError
 from fullstep.job import Job
+from fullstep.job.keys import BY_DOTTED
 from fullstep.plan.layouts import LAYOUTS, layout_name, strategy_words
 from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
 from fullstep.plan.trial import Refusal, Trial, Workbench
@@ -24,6 +26,9 @@ LAYOUT_DETAILS = tuple(
     )
 )  # fmt: skip
 """what is said for one strategy and means nothing, or another thing, for the next"""
+
+_LARGEST_MICRO_BATCH = int(BY_DOTTED["batch.micro_batch"].high)
+"""the worksheet takes no larger one"""
 
 _OFFERED: dict[str, frozenset[str]] = {
     "unsloth": frozenset({"single", "ddp"}),
@@ -90,15 +95,36 @@ def search_machine(bench: Workbench, nodes: int) -> Found:
 
 
 def row_splits(rows: int, ranks: int, job: Job, bench: Workbench) -> list[int]:
-    """Micro-batches that keep ``rows`` per optimizer step over ``ranks`` data-parallel ranks; ascending; empty: none does."""
+    """Micro-batches that keep ``rows`` per optimizer step over ``ranks`` data-parallel ranks; ascending; empty: none does.
+
+    Of those that no card could hold only the smallest is kept: it tells how much would be needed.
+    """
     if rows % ranks:
         return []
     share = rows // ranks
+    sizes = [size for size in divisors(share) if size <= _LARGEST_MICRO_BATCH]
     if not bench.may_change("batch.micro_batch"):
-        return [job.batch.micro_batch] if share % job.batch.micro_batch == 0 else []
+        sizes = [size for size in sizes if size == job.batch.micro_batch]
     if not bench.may_change("batch.accumulation"):
-        return [share // job.batch.accumulation] if share % job.batch.accumulation == 0 else []
-    return [rows_each for rows_each in range(1, share + 1) if share % rows_each == 0]
+        sizes = [size for size in sizes if share // size == job.batch.accumulation]
+    most = _most_rows(job)
+    return [size for size in sizes if size <= most] or sizes[:1]
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    low = [size for size in range(1, math.isqrt(number) + 1) if number % size == 0]
+    return low + [number // size for size in reversed(low) if size * size != number]
+
+
+def _most_rows(job: Job) -> int:
+    """Rows whose embeddings alone, at one byte per element, fill the card: no micro-batch beyond that can fit."""
+    usable = job.machine.usable_bytes
+    return _LARGEST_MICRO_BATCH if usable is None else usable // (job.batch.sequence_tokens * job.shape.hidden)
 
 
 def batch_changes(micro_batch: int, rows_per_rank: int) -> dict[str, object]:
@@ -131,7 +157,7 @@ def _search_layout(bench: Workbench, changes: Changes, nodes: int, strategy: str
     what = layout_name(base.job.layout) + ("" if nodes == written.machine.nodes else f", {nodes} nodes")
     levels = [level for level in LEVELS if _sensible(level, strategy, written, ranks) and bench.allows(level_changes(level))]
     free = {key: value for key, value in free_savers(base.job).items() if bench.may_change(key)}
-    return _search_levels(bench, _Layout(what, changes, rows // ranks, splits, free), levels or [_as_written_level(written)])
+    return _search_levels(bench, _Layout(what, changes, rows // ranks, splits, free), levels or [as_written_level(written)])
 
 
 class _Layout(NamedTuple):
@@ -222,7 +248,7 @@ def _sensible(level: Level, strategy: str, written: Job, ranks: int) -> bool:
     return not (ranks == 1 and strategy in ("zero1", "zero2", "zero3"))
 
 
-def _as_written_level(job: Job) -> Level:
+def as_written_level(job: Job) -> Level:
     """The level that the worksheet states, where ``plan.fixed`` allows no other."""
     return Level(0, 0, "as written", {
         "step.activation_checkpointing": job.step.activation_checkpointing,

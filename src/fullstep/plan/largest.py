@@ -58,7 +58,7 @@ def largest(worksheet: Worksheet, vary: Vary, size: Size, models: Sequence[tuple
     Raises:
         InputError: the worksheet is at fault, names no GPU, or has no rank to vary
     """
-    bench = Workbench(worksheet, size)
+    bench = Workbench(worksheet, size, fixed=frozenset())
     _check(bench.as_written.job, vary)
     found = _largest_model(bench, models) if vary == "model" else _bisected(bench, vary, _scale(bench, vary))
     if found.value is not None or found.next_value is None or not isinstance(found.next_trial, Trial):

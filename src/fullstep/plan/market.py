@@ -8,7 +8,7 @@ from dataclasses import replace
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.hardware import Card, all_cards
 from fullstep.job import Job
-from fullstep.plan.candidates import LAYOUT_DETAILS, Found, RuledOut, batch_changes
+from fullstep.plan.candidates import LAYOUT_DETAILS, Found, RuledOut, as_written_level, batch_changes, row_splits
 from fullstep.plan.ranking import rank
 from fullstep.plan.savers import LEVELS, Changes, free_savers, level_changes
 from fullstep.plan.trial import Refusal, Trial, Workbench, verdict_order
@@ -62,7 +62,7 @@ def enough_bytes(options: Sequence[Trial]) -> int | None:
 def _counts_of(bench: Workbench, card: Card) -> list[Trial | Refusal]:
     """The best on 1, 2, 4 and 8 of a card, up to the first count that fits."""
     tried: list[Trial | Refusal] = []
-    for gpus in COUNTS:
+    for gpus in COUNTS if bench.may_change("machine.gpus") else (bench.as_written.job.machine.gpus,):
         tried.append(_best_on(bench, card, gpus))
         if isinstance(tried[-1], Trial) and tried[-1].fits:
             break
@@ -82,12 +82,16 @@ def _best_on(bench: Workbench, card: Card, gpus: int) -> Trial | Refusal:
     """The fastest of few candidates that fits, without the free savers where it fits without; else the one that needs least."""
     machine: dict[str, object] = {"machine.gpu": card.key, "machine.gpus": gpus, **_rows(bench, gpus)}
     written = bench.as_written.job
-    free = free_savers(replace(written, machine=replace(written.machine, card=card)))
+    savers = free_savers(replace(written, machine=replace(written.machine, card=card)))
+    free = {key: value for key, value in savers.items() if bench.may_change(key)}
     strategies = ("single",) if gpus == 1 else ("ddp", "fsdp")
-    least = _with(bench, {**machine, **_layout(strategies[-1]), **level_changes(LEVELS[2])}, free)
+    if not bench.may_change("layout.strategy"):
+        strategies = (written.layout.strategy,)
+    levels = [level for level in LEVELS[:3] if bench.allows(level_changes(level))] or [as_written_level(written)]
+    least = _with(bench, {**machine, **_layout(strategies[-1]), **level_changes(levels[-1])}, free)
     if isinstance(least, Refusal) or not least.fits:
         return least
-    for level in LEVELS[:3]:
+    for level in levels:
         for strategy in strategies:
             changes = {**machine, **_layout(strategy), **level_changes(level)}
             trial = _with(bench, changes, free)
@@ -107,11 +111,8 @@ def _rows(bench: Workbench, gpus: int) -> Changes:
     rows = bench.worksheet.stated("batch.global_rows")
     if not rows:
         return {}
-    share, rest = divmod(rows, gpus)
-    if rest:
-        return {}
-    micro_batch = next(size for size in range(min(job.batch.micro_batch, share), 0, -1) if share % size == 0)
-    return batch_changes(micro_batch, share)
+    sizes = [size for size in row_splits(rows, gpus, job, bench) if size <= job.batch.micro_batch]
+    return batch_changes(sizes[-1], rows // gpus) if sizes else {}
 
 
 def _with(bench: Workbench, changes: Changes, free: Changes) -> Trial | Refusal:

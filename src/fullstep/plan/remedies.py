@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fullstep.hardware import all_cards
 from fullstep.job import Job
 from fullstep.ledger import Answer
-from fullstep.plan.candidates import LAYOUT_DETAILS, batch_changes, keeps_training, row_splits, strategies_for
+from fullstep.plan.candidates import LAYOUT_DETAILS, batch_changes, divisors, keeps_training, row_splits, strategies_for
 from fullstep.plan.layouts import LAYOUTS, strategy_words
 from fullstep.plan.savers import LEVELS, Changes, change_words, free_savers
 from fullstep.plan.trial import Trial, Workbench
@@ -40,9 +41,9 @@ class _Change(NamedTuple):
 def remedies(bench: Workbench, most: int = MOST) -> list[Remedy]:
     """Single changes that make the worksheet as written fit, smallest first: at most ``most`` of each kind.
 
-    A change to a key listed under ``plan.fixed`` is not offered as one that leaves the training as it is.
+    No change to a key listed under ``plan.fixed`` is offered.
     """
-    unchanged = _that_fit(bench, (change for change in _keeping(bench) if bench.allows(change.changes)), False, most)
+    unchanged = _that_fit(bench, _keeping(bench), False, most)
     return unchanged + _that_fit(bench, _with_savers(bench, _altering(bench)), True, most)
 
 
@@ -98,7 +99,8 @@ def _keeping(bench: Workbench) -> Iterator[_Change]:
         yield _Change(dict(level.changes), "")
     ranks = job.layout.data_parallel
     share = job.batch.micro_batch * job.batch.accumulation
-    for rows in reversed([rows for rows in row_splits(share * ranks, ranks, job, bench) if rows < job.batch.micro_batch]):
+    rows = _largest_smaller_split(bench, share, row_splits(share * ranks, ranks, job, bench))
+    if rows is not None:
         yield _Change(batch_changes(rows, share), f"micro_batch {rows} with accumulation {share // rows}")
     yield _Change(_all_savers(bench), "")
     written = LAYOUTS[job.layout.strategy].traffic
@@ -115,6 +117,18 @@ def _keeping(bench: Workbench) -> Iterator[_Change]:
     yield from _larger_card(bench)
 
 
+def _largest_smaller_split(bench: Workbench, share: int, splits: Sequence[int]) -> int | None:
+    """The largest micro-batch below the written one that fits, by bisection: fewer rows never need more memory."""
+    smaller = [rows for rows in splits if rows < bench.as_written.job.batch.micro_batch]
+
+    def is_too_large(rows: int) -> bool:
+        trial = bench.try_out(batch_changes(rows, share))
+        return not (isinstance(trial, Trial) and trial.fits)
+
+    count = bisect_left(smaller, True, key=is_too_large)
+    return smaller[count - 1] if count else None
+
+
 def _more_gpus(bench: Workbench) -> Iterator[_Change]:
     """More GPUs in the node, then more nodes, over which the same rows of a step are divided."""
     job = bench.as_written.job
@@ -122,7 +136,7 @@ def _more_gpus(bench: Workbench) -> Iterator[_Change]:
     for gpus, nodes in _larger_machines(job):
         share, rest = divmod(rows, gpus * nodes)
         if not rest:
-            micro_batch = next(size for size in range(min(job.batch.micro_batch, share), 0, -1) if share % size == 0)
+            micro_batch = max(size for size in divisors(share) if size <= job.batch.micro_batch)
             changes = {**_machine(job, gpus, nodes), **batch_changes(micro_batch, share)}
             yield _Change(changes, f"{_machine_words(gpus, nodes)}, state sharded over them")
 

@@ -61,7 +61,7 @@ def plan(worksheet: Worksheet, size: Size) -> Plan:
     """
     bench = Workbench(worksheet, size)
     ruled_out: list[RuledOut] = []
-    if bench.as_written.job.machine.usable_bytes is None:
+    if bench.as_written.job.machine.usable_bytes is None and bench.may_change("machine.gpu"):
         found = search_cards(bench)
         trials, ruled_out = found.trials, found.ruled_out
         options = trials

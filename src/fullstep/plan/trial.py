@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import NamedTuple
 
-from fullstep.errors import InputError
+from fullstep.errors import Fault, InputError
 from fullstep.job import Job, Worksheet, complete, edit
 from fullstep.ledger import Answer, Verdict
 
@@ -55,8 +55,14 @@ def verdict_order(verdict: Verdict) -> int:
 class Workbench:
     """Sizes variations of one worksheet; equal ones once. Its answers are exact, it only remembers them."""
 
-    def __init__(self, worksheet: Worksheet, size: Size, budget: int = BUDGET) -> None:
+    def __init__(self, worksheet: Worksheet, size: Size, budget: int = BUDGET, fixed: frozenset[str] | None = None) -> None:
         """
+        Args:
+            worksheet: as written
+            size: what sizes a completed job
+            budget: estimates that all trials together may cost
+            fixed: keys that no variation may alter; None: those under ``plan.fixed``
+
         Raises:
             InputError: the worksheet as written is at fault or not covered
         """
@@ -67,6 +73,7 @@ class Workbench:
         job = complete(worksheet)
         self.as_written = Trial({}, worksheet, job, size(job))
         self._known[()] = self.as_written
+        self._fixed = {key: held(job, key) for key in (job.fixed if fixed is None else fixed)}
 
     @property
     def size(self) -> Size:
@@ -84,17 +91,17 @@ class Workbench:
         return self.spent >= self._budget
 
     def may_change(self, key: str) -> bool:
-        """Neither the key nor its table is listed under ``plan.fixed``."""
-        fixed = self.as_written.job.fixed
-        return key not in fixed and key.partition(".")[0] not in fixed
+        """The key is not fixed."""
+        return key not in self._fixed
 
     def allows(self, changes: Mapping[str, object]) -> bool:
         """All of the changes are to keys that ``plan`` may change."""
         return all(self.may_change(key) for key in self.needed(changes))
 
     def needed(self, changes: Mapping[str, object]) -> dict[str, object]:
-        """The changes without those that set what the completed worksheet has anyway."""
-        return {key: value for key, value in changes.items() if value is None or _value(self.as_written.job, key) != value}
+        """The changes without those that set what the completed worksheet has anyway; a fixed key is not taken out either."""
+        job = self.as_written.job
+        return {key: value for key, value in changes.items() if (self.may_change(key) if value is None else _value(job, key) != value)}
 
     def try_out(self, changes: Mapping[str, object]) -> Trial | Refusal:
         """The worksheet with these changes, completed and sized. A pilot's figures belong to the worksheet as written alone."""
@@ -107,15 +114,32 @@ class Workbench:
         return self._known[key]
 
     def _sized(self, changes: Mapping[str, object], wanted: Mapping[str, object]) -> Trial | Refusal:
+        if not self.allows(changes):
+            return self._refusal(changes, [key for key in changes if not self.may_change(key)])
         try:
             worksheet, job = self._completed(changes)
             lost = {key: value for key, value in wanted.items() if value is not None and _value(job, key) not in (value, _MISSING)}
+            lost |= {key: _value(self.as_written.job, key) for key in self._moved(job) if self._is_default(key)}
             if lost:  # a default that another change moved: say it outright
                 changes = {**changes, **lost}
                 worksheet, job = self._completed(changes)
-            return Trial(changes, worksheet, job, self._size(job))
+            moved = self._moved(job)
+            return self._refusal(changes, moved) if moved else Trial(changes, worksheet, job, self._size(job))
         except InputError as error:
             return Refusal(changes, error)
+
+    def _moved(self, job: Job) -> list[str]:
+        """Fixed keys that another value has come to."""
+        return [key for key, value in self._fixed.items() if held(job, key) != value]
+
+    def _is_default(self, key: str) -> bool:
+        """Not stated in the worksheet, but held by its job, so that it can be stated."""
+        return self.worksheet.stated(key) is None and _value(self.as_written.job, key) is not _MISSING
+
+    @staticmethod
+    def _refusal(changes: Mapping[str, object], keys: list[str]) -> Refusal:
+        remedy = "Take it out of plan.fixed to let it vary."
+        return Refusal(changes, InputError(Fault("plan.fixed", f"{', '.join(keys)} would change", "", remedy)))
 
     def _completed(self, changes: Mapping[str, object]) -> tuple[Worksheet, Job]:
         worksheet = edit(self.worksheet, {**changes, **dict.fromkeys(self._pilot_keys())})
@@ -129,6 +153,17 @@ def _value(job: Job, key: str) -> object:
     """What a completed job has for a worksheet key; a key that jobs do not hold under its own name counts as different."""
     table, _, name = key.partition(".")
     return getattr(getattr(job, table, None), name, _MISSING)
+
+
+def held(job: Job, key: str) -> object:
+    """The same also for keys that a job holds in another form, to tell whether it changed; None for what no variation touches."""
+    batch, machine = job.batch, job.machine
+    if key == "batch.global_rows":
+        return batch.micro_batch * batch.accumulation * job.layout.data_parallel
+    if key == "machine.gpu":
+        return None if machine.card is None else machine.card.key
+    value = _value(job, "machine.gpu_memory_bytes" if key == "machine.gpu_memory_gib" else key)
+    return None if value is _MISSING else value
 
 
 _MISSING = object()
