@@ -61,7 +61,7 @@ PER_TOKEN: dict[str, tuple[dict[str, Any], float]] = {
 
 def profile_of(job: Job, kind: int = 0) -> Profile:
     block = job.shape.blocks[kind]
-    return block_profile(block, block_kernels(job, block, gradients_exist=False), job.shape.hidden)
+    return block_profile(block, block_kernels(job, block), job.shape.hidden)
 
 
 @pytest.mark.parametrize("case", PER_TOKEN)
@@ -148,7 +148,7 @@ def test_experts_keep_rows_times_experts_per_token() -> None:
 def test_one_expert_after_another_keeps_as_much_and_works_on_less() -> None:
     job = mixture(sequence_tokens=2048)
     block = job.shape.blocks[0]
-    kernels = block_kernels(job, block, gradients_exist=False)
+    kernels = block_kernels(job, block)
     grouped = block_profile(block, kernels, job.shape.hidden)
     looped = block_profile(block, kernels._replace(stacks_experts=False), job.shape.hidden)
     assert looped.saved == pytest.approx(grouped.saved, rel=0.01)

@@ -86,41 +86,38 @@ def test_a_window_needs_a_mask_where_rows_are_longer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "exist", "left", "besides"),
+    ("keys", "left", "besides"),
     [
-        ({}, False, 2, 0),
-        ({}, True, 0, 2),  # made, added to the one that is there, gone
-        ({"precision__weights": "float32"}, False, 4, 2),  # made in bfloat16, copied to float32
-        ({"precision__weights": "float32"}, True, 0, 6),
-        ({"optimizer__in_backward": True}, False, 0, 2),  # used at once
-        (FSDP, False, 2, 0),  # the unit's own until it is reduced
-        (FSDP, True, 2, 0),
+        ({}, 2, 0),
+        ({"precision__weights": "float32"}, 4, 2),  # made in bfloat16, copied to float32
+        ({"optimizer__in_backward": True}, 0, 2),  # used at once
+        (FSDP, 2, 0),  # the unit's own until it is reduced
     ],
 )
-def test_weight_gradients(eight_billion: Make, keys: dict[str, Any], exist: bool, left: int, besides: int) -> None:
-    assert gradient_sizes(eight_billion(**keys), gradients_exist=exist) == (left, besides)
+def test_weight_gradients(eight_billion: Make, keys: dict[str, Any], left: int, besides: int) -> None:
+    assert gradient_sizes(eight_billion(**keys)) == (left, besides)
 
 
 def test_kernels_of_a_job(eight_billion: Make) -> None:
     job = eight_billion(method__kind="lora", method__dropout=0.1, batch__micro_batch=3, step__activation_checkpointing="selective")
-    kernels = block_kernels(job, job.shape.blocks[0], gradients_exist=False)
+    kernels = block_kernels(job, job.shape.blocks[0])
     assert (kernels.rows, kernels.tokens, kernels.trains_weights, kernels.selective) == (3, 3 * 2048, False, True)
     assert kernels.adapter is not None
     assert kernels.adapter.targets == frozenset({"q_proj", "v_proj"})  # peft's default for llama
     assert (kernels.adapter.dropout, kernels.adapter.element_bytes, kernels.adapter.casts_input) == (True, 4, True)
-    assert block_kernels(eight_billion(), job.shape.blocks[0], gradients_exist=False).adapter is None
+    assert block_kernels(eight_billion(), job.shape.blocks[0]).adapter is None
 
 
 def test_under_autocast_4_bit_layers_leave_the_adapters_input_alone(eight_billion: Make) -> None:
     for autocast in (True, False):
         job = eight_billion(**QLORA, precision__autocast=autocast)
-        adapter = block_kernels(job, job.shape.blocks[0], gradients_exist=False).adapter
+        adapter = block_kernels(job, job.shape.blocks[0]).adapter
         assert adapter is not None and adapter.casts_input is not autocast
 
 
 def test_prefix_tuning_adds_its_rank_of_keys(eight_billion: Make) -> None:
     job = eight_billion(method__kind="prefix_tuning", method__rank=20)
-    assert block_kernels(job, job.shape.blocks[0], gradients_exist=False).extra_keys == 20
+    assert block_kernels(job, job.shape.blocks[0]).extra_keys == 20
 
 
 def test_habits_of_the_loss(eight_billion: Make) -> None:

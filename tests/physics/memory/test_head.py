@@ -22,7 +22,7 @@ Make = Callable[..., Job]
 
 def head_of(make: Make, **keys: Any) -> HeadProfile:
     job = make(batch__sequence_tokens=T, **keys)
-    return head_profile(job.shape, block_kernels(job, job.shape.blocks[-1], gradients_exist=False), loss_habit(job))
+    return head_profile(job.shape, block_kernels(job, job.shape.blocks[-1]), loss_habit(job))
 
 
 def test_standard_loss_today(eight_billion: Make) -> None:
@@ -89,7 +89,7 @@ def test_capped_logits_keep_one_more(eight_billion: Make) -> None:
     """gemma2: logits / cap, tanh (kept), times cap."""
     job = eight_billion(model__name="google/gemma-2-9b")
     assert job.shape.logit_softcap
-    head = head_profile(job.shape, block_kernels(job, job.shape.blocks[-1], gradients_exist=False), loss_habit(job))
+    head = head_profile(job.shape, block_kernels(job, job.shape.blocks[-1]), loss_habit(job))
     logits = job.batch.tokens * job.shape.vocabulary
     assert head.profile.saved == pytest.approx((4 + 2) * logits + job.batch.tokens * (10 * job.shape.hidden + 4), rel=1e-9)
 

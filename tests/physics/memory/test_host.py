@@ -46,8 +46,10 @@ def test_offloads_live_on_the_host(eight_billion: Make, keys: dict[str, Any], pe
 
 
 def test_paged_states_have_their_place(eight_billion: Make) -> None:
+    """bitsandbytes: the states of the norms' weights (below 100,000 elements) and all scales stay on the GPU."""
     found = host(eight_billion(optimizer__name="paged_adamw_8bit", layout__loading="meta"))
-    assert found == (PROCESS_BYTES + 2 * PARAMETERS, "training")
+    norms = (2 * 32 + 1) * 4096
+    assert found == (PROCESS_BYTES + 2 * (PARAMETERS - norms), "training")
 
 
 def test_one_file_of_everything_gathers_on_rank_0(eight_billion: Make) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tiny_jobs import job as tiny_job
 
 from fullstep.job import Job
-from fullstep.physics.memory.optimizer import matrix_sides, optimizer_temporaries_bytes, state_bytes
+from fullstep.physics.memory.optimizer import matrix_sides, optimizer_temporaries_bytes, paged_state_bytes, state_bytes
 
 Make = Callable[..., Job]
 PARAMETERS = 8_030_261_248
@@ -19,7 +19,7 @@ EMBEDDING = 128_256 * 4096
 @pytest.mark.parametrize(
     ("name", "bytes_per_parameter"),
     [
-        ("adamw", 4), ("adam", 4), ("sgd", 0), ("sgd_momentum", 2), ("lion", 2), ("paged_adamw", 0), ("paged_adamw_8bit", 0),
+        ("adamw", 4), ("adam", 4), ("sgd", 0), ("sgd_momentum", 2), ("lion", 2), ("paged_adamw", 4), ("paged_adamw_8bit", 2 * (1 + 4 / 256)),
         ("adamw_8bit", 2 * (1 + 4 / 256)), ("lion_8bit", 1 + 4 / 256), ("adamw_4bit", 2 * (0.5 + 4 / 128)),
     ],
 )  # fmt: skip
@@ -31,6 +31,15 @@ def test_traced_multiples_of_8_and_4_bit_states(eight_billion: Make) -> None:
     """Traces of torchao's optimizers on a two-layer 8B: 1.016 and 0.53 times the weights' bytes."""
     assert state_bytes(eight_billion(optimizer__name="adamw_8bit")) / (2 * PARAMETERS) == pytest.approx(1.016, abs=0.001)
     assert state_bytes(eight_billion(optimizer__name="adamw_4bit")) / (2 * PARAMETERS) == pytest.approx(0.53, abs=0.01)
+
+
+def test_small_tensors_are_not_paged(eight_billion: Make) -> None:
+    """bitsandbytes, get_state_buffer: 100,000 elements; LoRA of rank 16 has 65,536 in its A of 4,096 features, 229,376 in that of 14,336."""
+    job = eight_billion(method__kind="lora", method__rank=16, method__targets=["q_proj", "k_proj"], optimizer__name="paged_adamw")
+    assert (paged_state_bytes(job), state_bytes(job) > 0) == (0, True)
+    down = eight_billion(method__kind="lora", method__rank=16, method__targets=["down_proj"], optimizer__name="paged_adamw_8bit")
+    assert paged_state_bytes(down) == 32 * 2 * 16 * 14_336  # its B has 16 x 4096
+    assert paged_state_bytes(eight_billion()) == 0
 
 
 def tiny_matrices() -> list[tuple[int, int, int]]:

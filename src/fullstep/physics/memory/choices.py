@@ -74,11 +74,11 @@ def attention_kernel(job: Job, block: Block, compute: int) -> AttentionKernel:
     return "flash"
 
 
-def block_kernels(job: Job, block: Block, *, gradients_exist: bool) -> Kernels:
-    """Kernels of one kind of block; ``gradients_exist``: a later micro-batch adds to gradients that are already there."""
+def block_kernels(job: Job, block: Block) -> Kernels:
+    """Kernels of one kind of block."""
     precision, method, step = job.precision, job.method, job.step
     compute = compute_bytes(job)
-    new, work = gradient_sizes(job, gradients_exist=gradients_exist)
+    new, work = gradient_sizes(job)
     kernel = attention_kernel(job, block, compute)
     return Kernels(
         rows=job.batch.micro_batch,
@@ -90,7 +90,7 @@ def block_kernels(job: Job, block: Block, *, gradients_exist: bool) -> Kernels:
         trains_weights=method.kind == "full",
         new_gradient=new,
         gradient_work=work,
-        adapter=_adapter_kernels(job, compute, gradients_exist=gradients_exist),
+        adapter=_adapter_kernels(job),
         quantized=method.quantization != "none",
         quantized_keeps_input=step.framework == "litgpt",
         attention=kernel,
@@ -104,13 +104,12 @@ def block_kernels(job: Job, block: Block, *, gradients_exist: bool) -> Kernels:
     )
 
 
-def gradient_sizes(job: Job, *, gradients_exist: bool) -> tuple[int, int]:
+def gradient_sizes(job: Job) -> tuple[int, int]:
     """Bytes per element of a trained weight: (left behind, besides while it is made).
 
-    A gradient is made in the product's dtype. Where weights are float32 under autocast it is then copied to float32;
-    where one exists already, it is added to it and goes.
+    A gradient is made in the product's dtype. Where weights are float32 under autocast it is then copied to float32.
 
-    Example: float32 weights under bfloat16 autocast: (4, 2) in the first micro-batch, (0, 6) in the next.
+    Example: float32 weights under bfloat16 autocast: (4, 2).
 
     Source:
         torch/csrc/autograd/functions/accumulate_grad.h
@@ -122,10 +121,10 @@ def gradient_sizes(job: Job, *, gradients_exist: bool) -> tuple[int, int]:
     copies = 0 if kept == compute else compute
     if job.optimizer.in_backward:
         return 0, kept + copies
-    return (0, kept + copies) if gradients_exist else (kept, copies)
+    return kept, copies
 
 
-def _adapter_kernels(job: Job, compute: int, *, gradients_exist: bool) -> AdapterKernels | None:
+def _adapter_kernels(job: Job) -> AdapterKernels | None:
     method, precision = job.method, job.precision
     if method.kind == "full":
         return None
@@ -137,7 +136,7 @@ def _adapter_kernels(job: Job, compute: int, *, gradients_exist: bool) -> Adapte
         targets=frozenset(method.targets),
         dropout=method.dropout > 0,
         element_bytes=width,
-        new_gradient=0 if gradients_exist else width,
+        new_gradient=width,
         casts_input=not (quantized and precision.autocast),
     )
 

@@ -8,7 +8,7 @@ from fullstep.physics.memory.build_scene import scene_of
 from fullstep.physics.memory.cautions import memory_cautions
 from fullstep.physics.memory.counters import counters
 from fullstep.physics.memory.host import host_memory
-from fullstep.physics.memory.optimizer import state_bytes
+from fullstep.physics.memory.optimizer import paged_state_bytes, state_bytes
 from fullstep.physics.memory.other_peaks import other_peaks
 from fullstep.physics.memory.sharding import shares, units
 from fullstep.physics.memory.walk import walk_step
@@ -31,7 +31,7 @@ def estimate_memory(job: Job) -> MemoryEstimate:
     """
     trains = trainable(job)
     weights = weight_bytes(job)
-    held = shares(job, weights, gradient_bytes(job), state_bytes(job), trains)
+    held = shares(job, weights, gradient_bytes(job), state_bytes(job) - paged_state_bytes(job), trains)
     gathered = units(job, weights, trains)
     scene = scene_of(job, held, gathered, trains)
     instants = walk_step(scene, accumulates=job.batch.accumulation > 1, old_gradients=_old_gradients(job, held.gradients))

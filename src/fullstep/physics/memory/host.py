@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fullstep.job import Job
-from fullstep.physics.memory.optimizer import state_elements_per_parameter
+from fullstep.physics.memory.optimizer import paged_state_bytes, state_bytes
 from fullstep.physics.memory.scene import Scene
 from fullstep.physics.memory.sharding import FSDP, Shares
 from fullstep.physics.memory.weights import WeightBytes, trainable
@@ -56,33 +56,30 @@ def loading_bytes(job: Job, weights: WeightBytes, processes: int) -> float:
 def offloaded_bytes(job: Job, scene: Scene) -> float:
     """What one process keeps in host memory while training.
 
-    Optimizer: gradients and states of its shard, and under DeepSpeed float32 masters, with everything float32. Parameters: its
+    Optimizer: gradients and states of its shard, and under DeepSpeed masters, both float32. Parameters: its
     shard of them (FSDP takes gradients and states along). Activations: what the blocks keep. Paged optimizers: their states,
     should the GPU need the room.
     """
     trains, layout = trainable(job), job.layout
     shard = trains.total / max(1, layout.shards)
     size = 0.0
-    states = state_elements_per_parameter(job.optimizer.name.removeprefix("paged_"))
-    state_element = 1 if "8bit" in job.optimizer.name else DTYPE_BYTES[job.optimizer.state_dtype]
+    states = state_bytes(job) / max(1, layout.shards)
     if layout.offload_parameters:
         size += scene.offloaded_weights
     if layout.offload_optimizer and layout.implementation == "deepspeed":
-        size += shard * 4 * (2 + states)
+        size += shard * 2 * DTYPE_BYTES["float32"] + states
     elif layout.offload_optimizer or (layout.offload_parameters and layout.strategy in FSDP):
-        size += shard * (DTYPE_BYTES[job.precision.gradients] + states * state_element)
+        size += shard * DTYPE_BYTES[job.precision.gradients] + states
     if job.step.activation_offload:
         size += scene.offloaded_activations
-    if job.optimizer.name.startswith("paged_"):
-        size += shard * states * state_element
+    size += paged_state_bytes(job) / max(1, layout.shards)
     return size
 
 
 def saving_bytes(job: Job, held: Shares, weights: WeightBytes, processes: int) -> float:
     """full: rank 0 gathers weights and states of everything that trains. sharded and asynchronous: each process stages its shard."""
     if job.checkpoint.format == "full" and job.layout.shards > 1:
-        states = state_elements_per_parameter(job.optimizer.name.removeprefix("paged_"))
-        return weights.total + trainable(job).total * states * DTYPE_BYTES[job.optimizer.state_dtype]
+        return weights.total + state_bytes(job)
     if job.checkpoint.asynchronous:
         return processes * (held.weights + held.optimizer_states)
     return 0.0

@@ -7,16 +7,19 @@ from fullstep.physics.memory.weights import ADAPTER_KINDS_ON_LINEARS, trainable
 from fullstep.quantities import DTYPE_BYTES
 
 
+LEAST_PAGED_ELEMENTS = 100_000
+"""bitsandbytes pages the states of tensors from this size"""
+
+
 def state_elements_per_parameter(name: str) -> float:
-    """Full-size state tensors of an optimizer. adafactor keeps rows and columns only; see ``state_bytes``. Paged states lie outside
-    torch's allocator.
+    """Full-size state tensors of an optimizer. adafactor keeps rows and columns only; see ``state_bytes``.
 
     >>> state_elements_per_parameter("adamw"), state_elements_per_parameter("sgd_momentum")
     (2, 1)
     """
     return {
         "adamw": 2, "adam": 2, "sgd": 0, "sgd_momentum": 1, "adafactor": 0, "lion": 1, "muon": 1, "adamw_8bit": 2, "adamw_4bit": 2,
-        "lion_8bit": 1, "paged_adamw": 0, "paged_adamw_8bit": 0, "galore": 2, "apollo": 2,
+        "lion_8bit": 1, "paged_adamw": 2, "paged_adamw_8bit": 2, "galore": 2, "apollo": 2,
     }[name]  # fmt: skip
 
 
@@ -50,11 +53,11 @@ def state_element_bytes(job: Job) -> float:
 
 
 def state_bytes(job: Job) -> float:
-    """Optimizer states on the GPU, whole [bytes].
+    """Optimizer states, whole and wherever they are [bytes].
 
     adamw: two full tensors. 8 bits: a byte per element and state + float32 per block of 256. 4 bits: half a byte + float32 per 128.
     adafactor: one float32 per row and per column of each matrix. muon: one for matrices, two for embeddings, head and vectors.
-    galore, apollo: two low-rank states (rank x the longer side) and galore's projection. paged: in unified memory, none here.
+    galore, apollo: two low-rank states (rank x the longer side) and galore's projection.
 
     Example: 8.03e9 bfloat16 weights: adamw ``4 * 8.03e9`` = 29.9 GiB, adamw_8bit ``2 * (1 + 4 / 256) * 8.03e9`` = 15.2 GiB.
 
@@ -75,11 +78,27 @@ def state_bytes(job: Job) -> float:
             matrices -= job.shape.embedding_parameters * (1 if job.shape.tied else 2)
         return (matrices + 2 * (total - matrices)) * element
     count = state_elements_per_parameter(optimizer.name)
-    if optimizer.name in ("adamw_8bit", "lion_8bit"):
+    if optimizer.name in ("adamw_8bit", "lion_8bit", "paged_adamw_8bit"):
         return total * count * (1 + 4 / 256)
     if optimizer.name == "adamw_4bit":
         return total * count * (0.5 + 4 / 128)
     return total * count * element
+
+
+def paged_state_bytes(job: Job) -> float:
+    """The part of the states in unified memory, outside torch's allocator: on the GPU while there is room, on the host otherwise [bytes].
+
+    Paged optimizers page the states of tensors from 100,000 elements; smaller ones and the scales of 8-bit states stay on the GPU.
+    An adapter of rank 16 on 4,096 features has 65,536 elements: nothing of it is paged.
+
+    Source:
+        bitsandbytes/optim/optimizer.py, get_state_buffer and init_state
+    """
+    optimizer = job.optimizer
+    if not optimizer.name.startswith("paged_"):
+        return 0.0
+    elements = sum(rows * columns * count for rows, columns, count in matrix_sides(job) if rows * columns >= LEAST_PAGED_ELEMENTS)
+    return elements * 2 * (1 if optimizer.name == "paged_adamw_8bit" else state_element_bytes(job))
 
 
 def _factored_state_bytes(job: Job, element: float) -> float:
