@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fullstep.errors.json_keys import KeyTwiceError, unique_keys
+from fullstep.errors.printable import printable
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -22,8 +25,9 @@ class Fault:
     remedy: str = ""
 
     def __str__(self) -> str:
+        """In one line that is safe to print, whatever the input was."""
         text = f"{self.where}: {self.found}; allowed: {self.allowed}" if self.allowed else f"{self.where}: {self.found}"
-        return f"{text}. {self.remedy}" if self.remedy else text
+        return printable(f"{text}. {self.remedy}" if self.remedy else text)
 
 
 class FullstepError(Exception):
@@ -42,4 +46,4 @@ class UnsupportedError(InputError):
     """The input is sound but not covered; the fault's remedy names the way out."""
 
 
-__all__ = ["Fault", "FullstepError", "InputError", "UnsupportedError"]
+__all__ = ["Fault", "FullstepError", "InputError", "KeyTwiceError", "UnsupportedError", "printable", "unique_keys"]

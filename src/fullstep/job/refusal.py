@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fullstep.errors import printable
+
 
 class Refused(Exception):  # noqa: N818 - not an error of its own: it becomes a Fault
     """A value that its key does not allow."""
@@ -29,7 +31,7 @@ def describe(value: object) -> str:
         return repr(value)
     if isinstance(value, str):
         shown = value if len(value) <= 60 else value[:57] + "…"
-        return '"' + "".join(letter if letter.isprintable() else "?" for letter in shown) + '"'
+        return f'"{printable(shown)}"'
     if isinstance(value, Mapping):
         return f"a table of {len(value)} keys"
     if isinstance(value, (list, tuple)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from fullstep.errors import printable
 from fullstep.job import Job
 from fullstep.ledger import HOLDINGS, Answer
 from fullstep.plan.layouts import layout_name, machine_words
@@ -148,8 +149,10 @@ def _difference(sizes: Sequence[float]) -> str:
 
 def _tail(name: str, width: int) -> str:
     """The end of a path: what tells files apart stands there."""
+    name = printable(name)
     return name if len(name) <= width else "…" + name[1 - width :]
 
 
 def _cut(text: str, width: int) -> str:
+    text = printable(text)
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -6,6 +6,8 @@ import os
 import textwrap
 from typing import NamedTuple, TextIO
 
+from fullstep.errors import printable
+
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _ASCII = str.maketrans({"·": "|", "█": "#", "–": "-", "…": "...", "×": "x", "≤": "<="})
 LEAST_WIDTH = 80
@@ -34,6 +36,7 @@ class Paper(NamedTuple):
 
     def ink(self, text: str, *colours: str) -> str:
         """The text in the given colours, where there are any."""
+        text = printable(text)
         if not self.colours or not colours:
             return text
         return f"\x1b[{';'.join(_CODES[colour] for colour in colours)}m{text}\x1b[0m"
@@ -49,6 +52,8 @@ class Paper(NamedTuple):
 
     def finish(self, lines: list[str]) -> str:
         """The lines as one text with a line end, in signs that the stream can print."""
+        if not self.colours:
+            lines = [printable(line) for line in lines]
         text = "\n".join(line.rstrip() for line in lines) + "\n"
         return text if self.unicode else text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
 
@@ -59,7 +64,7 @@ class Paper(NamedTuple):
         ['  at             forward']
         """
         room = self.width - LABEL_WIDTH - 2
-        pieces = textwrap.wrap(text, room, break_long_words=True, break_on_hyphens=False) or [""]
+        pieces = textwrap.wrap(printable(text), room, break_long_words=True, break_on_hyphens=False) or [""]
         first = f"  {label:<{LABEL_WIDTH}}{pieces[0]}"
         return [first, *(" " * (LABEL_WIDTH + 2) + piece for piece in pieces[1:])]
 
@@ -67,13 +72,13 @@ class Paper(NamedTuple):
         """A sentence of its own, wrapped."""
         margin = " " * indent
         return textwrap.wrap(
-            text, self.width, initial_indent=margin, subsequent_indent=margin, break_long_words=True, break_on_hyphens=False
+            printable(text), self.width, initial_indent=margin, subsequent_indent=margin, break_long_words=True, break_on_hyphens=False
         )
 
 
 def _can_print_bars(stream: TextIO) -> bool:
     try:
-        "█·".encode(getattr(stream, "encoding", None) or "ascii")
+        "".join(map(chr, _ASCII)).encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True
