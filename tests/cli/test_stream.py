@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from fullstep.cli import main
 from fullstep.cli.stream import Tally, answer_lines
 from fullstep.errors import Fault, InputError
 from fullstep.job.reading import LARGEST_BYTES
@@ -118,10 +119,33 @@ def test_the_command() -> None:
 )
 def test_hostile_lines(bad: str) -> None:
     done = run(f"{bad}\n{SMALL}\n")
-    assert done.returncode == 2 and not done.stderr
+    assert done.returncode == 0 and not done.stderr  # every line has its answer
     first, second = map(json.loads, done.stdout.splitlines())
     assert first["error"].startswith("line 1")
     assert "memory" in second
+
+
+@pytest.mark.parametrize("arguments", [["job.toml"], ["--model", "gpt2"], ["--set", "batch.micro_batch=2"], ["-"]])
+def test_nothing_is_laid_over_the_lines(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "--jsonl", *arguments]) == 2
+    assert "--jsonl" in capsys.readouterr().err
+
+
+def test_a_fault_of_ours_in_one_line_is_told_by_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(worksheet: object) -> Answer:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("fullstep.api.answer.estimate", fails)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(SMALL.encode())))
+    assert main(["estimate", "--jsonl"]) == 1
+    assert "ZeroDivisionError" in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_a_mark_of_byte_order_is_no_fault() -> None:
+    done = run("\ufeff" + SMALL + "\n")
+    assert "memory" in json.loads(done.stdout)
 
 
 def test_a_dialogue_is_answered_line_by_line() -> None:

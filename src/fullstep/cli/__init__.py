@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 EXIT_OK = 0
 EXIT_OURS = 1
 EXIT_INPUT = 2
 EXIT_DOES_NOT_FIT = 3
+STOPPED = 128
+"""plus the number of the signal"""
+_SIGINT = 2
 
 COMMANDS: dict[str, str] = {
     "plan": "the main job: layouts of the worksheet's machine ranked, what does not fit and why",
@@ -37,10 +41,13 @@ A worksheet is a TOML, YAML or JSON file, or - for standard input; its keys are 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code. Nothing that goes wrong shows a traceback unless FULLSTEP_DEBUG is set."""
-    from fullstep.cli.doorway import guarded  # noqa: PLC0415  (keeps `import fullstep.cli` free of everything)
+    try:
+        from fullstep.cli.doorway import guarded  # noqa: PLC0415  (keeps `import fullstep.cli` free of everything)
 
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    return guarded(lambda: _run(words))
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        return guarded(lambda: _run(words))
+    except KeyboardInterrupt:  # before the door is there, or on its way out
+        return STOPPED + _SIGINT
 
 
 def _run(words: list[str]) -> int:
@@ -56,7 +63,7 @@ def _run(words: list[str]) -> int:
         sys.stdout.write(f"fullstep {__version__}\n")
         return EXIT_OK
     if words[0] not in COMMANDS:
-        return _unknown_command(words[0])
+        _unknown_command(words[0])
     return _run_command(words[0], words[1:])
 
 
@@ -72,13 +79,14 @@ def _run_command(name: str, words: list[str]) -> int:
     return code
 
 
-def _unknown_command(word: str) -> int:
+def _unknown_command(word: str) -> NoReturn:
     from difflib import get_close_matches  # noqa: PLC0415
 
-    near = get_close_matches(word, COMMANDS, 1)
-    hint = f' Did you mean "{near[0]}"?' if near else ""
-    sys.stderr.write(f'fullstep: no command is called "{word[:60]}"; there are {", ".join(COMMANDS)}.{hint}\n')
-    return EXIT_INPUT
+    from fullstep.errors import Fault, InputError  # noqa: PLC0415
+
+    near = get_close_matches(word[:60], COMMANDS, 1)
+    hint = f'Did you mean "{near[0]}"?' if near else ""
+    raise InputError(Fault("command line", f'no command is called "{word[:60]}"', ", ".join(COMMANDS), hint))
 
 
 __all__ = ["COMMANDS", "EXIT_DOES_NOT_FIT", "EXIT_INPUT", "EXIT_OK", "EXIT_OURS", "main"]

@@ -10,19 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from fullstep.cli import EXIT_INPUT, EXIT_OURS
-from fullstep.errors import InputError
+from fullstep.cli import EXIT_INPUT, EXIT_OURS, STOPPED
+from fullstep.cli.streams import silence, stand_in_for_closed_streams
+from fullstep.errors import InputError, printable
 
-_STOPPED = 128
 _BROKEN_PIPE = 13
 """the number of SIGPIPE, which not every system has"""
 
 
 def guarded(action: Callable[[], int]) -> int:
     """Runs it; errors of the input become their faults on standard error, unexpected ones a line to report."""
+    stand_in_for_closed_streams()
     with _ends_by_signal():
         try:
-            code = action()
+            code = _code_of(action)
             sys.stdout.flush()
         except InputError as error:
             from fullstep.report.faults import faults_text  # noqa: PLC0415 (only where something is wrong)
@@ -30,13 +31,15 @@ def guarded(action: Callable[[], int]) -> int:
             _complain(faults_text(error))
             return EXIT_INPUT
         except KeyboardInterrupt:
-            return _STOPPED + signal.SIGINT
+            return STOPPED + signal.SIGINT
         except BrokenPipeError:
-            _silence_output()
-            return _STOPPED + _BROKEN_PIPE
-        except SystemExit as stop:  # argparse, or a signal
-            return stop.code if isinstance(stop.code, int) else EXIT_OURS
+            silence(sys.stdout)
+            return STOPPED + _BROKEN_PIPE
         except Exception as error:
+            if isinstance(error, OSError) and error.filename is None:  # files that are read name themselves
+                silence(sys.stdout)
+                _complain(f"fullstep: the output could not be written: {error.strerror or error}\n")
+                return EXIT_OURS
             if os.environ.get("FULLSTEP_DEBUG"):
                 raise
             _complain(_report_line(error))
@@ -44,12 +47,19 @@ def guarded(action: Callable[[], int]) -> int:
         return code
 
 
+def _code_of(action: Callable[[], int]) -> int:
+    try:
+        return action()
+    except SystemExit as stop:  # argparse, or a signal
+        return stop.code if isinstance(stop.code, int) else EXIT_OURS
+
+
 @contextmanager
 def _ends_by_signal() -> Iterator[None]:
     """SIGTERM ends the command by way of its cleanups; only the main thread may say so."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(_STOPPED + number)
+        raise SystemExit(STOPPED + number)
 
     try:
         before = signal.signal(signal.SIGTERM, stop)
@@ -63,15 +73,14 @@ def _ends_by_signal() -> Iterator[None]:
 
 
 def _complain(text: str) -> None:
+    """On standard error, where that can be written; the exit code says it anyway."""
     try:
         sys.stderr.write(text)
+        sys.stderr.flush()
     except UnicodeEncodeError:
-        sys.stderr.write(text.encode("ascii", "backslashreplace").decode("ascii"))
-
-
-def _silence_output() -> None:
-    """Nobody reads any more: what is still buffered must not raise once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _complain(text.encode("ascii", "backslashreplace").decode("ascii"))
+    except OSError:
+        silence(sys.stderr)
 
 
 def _report_line(error: Exception) -> str:
@@ -80,7 +89,7 @@ def _report_line(error: Exception) -> str:
     while trace is not None:
         where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
-    what = f"{type(error).__name__}: {str(error)[:300]}"
+    what = printable(f"{type(error).__name__}: {str(error)[:300]}")
     return (
         f"fullstep: a fault of fullstep itself, not of your worksheet: {what} ({where}).\n"
         "Please report it with the worksheet and the output of the same command under FULLSTEP_DEBUG=1.\n"

@@ -6,8 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_INPUT, EXIT_OK, EXIT_OURS
-from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheets_from
+from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK, EXIT_OURS
+from fullstep.cli.worksheet_arguments import add_worksheet_arguments, states_anything, worksheets_from
+from fullstep.errors import Fault, InputError
 from fullstep.job import Worksheet
 from fullstep.ledger import Answer
 
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answers and returns the exit code: 3 where one does not fit."""
     if arguments.jsonl:
-        return _stream()
+        return _stream(arguments)
     from fullstep.api.answer import size  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.job import complete  # noqa: PLC0415
 
@@ -67,12 +68,16 @@ def _fails(answer: Answer) -> bool:
     return "does_not_fit" in (answer.memory.verdict, answer.host.verdict)
 
 
-def _stream() -> int:
+def _stream(arguments: argparse.Namespace) -> int:
+    """Exit code 0 where every line got its answer, be it its faults."""
+    if states_anything(arguments):
+        remedy = "Put the keys into each line, or use --json for files and flags."
+        raise InputError(Fault("--jsonl", "files or keys beside it", "worksheets on standard input alone", remedy))
+    if sys.stdin is None:
+        raise InputError(Fault("standard input", "closed", "worksheets (JSON), a line each"))
     from fullstep.api.answer import estimate  # noqa: PLC0415
     from fullstep.cli.stream import answer_lines  # noqa: PLC0415
     from fullstep.job import worksheet_from_json  # noqa: PLC0415
 
     tally = answer_lines(sys.stdin.buffer, sys.stdout, lambda text, name: estimate(worksheet_from_json(text, name)))
-    if tally.ours:
-        return EXIT_OURS
-    return EXIT_INPUT if tally.at_fault else EXIT_OK
+    return EXIT_OURS if tally.ours else EXIT_OK

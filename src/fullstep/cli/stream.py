@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, TextIO
 
 from fullstep.errors import Fault, InputError
-from fullstep.job.reading import LARGEST_BYTES
+from fullstep.job.raw_bytes import LARGEST_BYTES
 from fullstep.ledger import Answer
 from fullstep.report.json import answer_line, dump_line, error_as_dict
 
@@ -68,7 +68,7 @@ def _text(line: bytes, name: str) -> str:
 def _batches(source: BinaryIO) -> Iterator[list[bytes]]:
     """Whole lines as they arrive. Of a line that is too long only a prefix is kept, long enough to be recognised as such."""
     rest = b""
-    while chunk := source.read1(_CHUNK_BYTES):  # type: ignore[attr-defined]
+    while chunk := _chunk(source):
         *lines, tail = chunk.split(b"\n")
         if lines:
             lines[0] = _joined(rest, lines[0])
@@ -78,6 +78,14 @@ def _batches(source: BinaryIO) -> Iterator[list[bytes]]:
             rest = _joined(rest, tail)
     if rest:
         yield [rest]
+
+
+def _chunk(source: BinaryIO) -> bytes:
+    try:
+        chunk: bytes = source.read1(_CHUNK_BYTES)  # type: ignore[attr-defined]
+    except OSError as error:
+        raise InputError(Fault("standard input", f"cannot be read: {error.strerror or error}", "worksheets, a line each")) from None
+    return chunk
 
 
 def _joined(rest: bytes, more: bytes) -> bytes:

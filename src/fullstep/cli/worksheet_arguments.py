@@ -70,6 +70,12 @@ def worksheets_from(arguments: argparse.Namespace) -> list[Worksheet]:
     return worksheets
 
 
+def states_anything(arguments: argparse.Namespace) -> bool:
+    """Whether the command line names a worksheet or states a key."""
+    flags = any(name.startswith(_KEY) and text is not None for name, text in vars(arguments).items())
+    return bool(arguments.worksheets or arguments.set or flags)
+
+
 def _worksheet(path: str | None, overrides: dict[str, Any], model_if_none: str | None = None) -> Worksheet:
     if path is None:
         if not overrides:

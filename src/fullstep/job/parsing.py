@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fullstep.errors import Fault, InputError
+from fullstep.errors import Fault, InputError, KeyTwiceError, unique_keys
 from fullstep.job.worksheet import Lines, no_lines, place
 
 DEEPEST = 24
@@ -24,29 +24,21 @@ def parse_json(text: str, origin: str) -> Parsed:
     >>> parse_json('{"schema": 1}', "x.json")[0]
     {'schema': 1}
     """
+    text = text.removeprefix("\ufeff")
     try:
-        return json.loads(text, object_pairs_hook=_unique), _scan(text, _json_key)
+        return json.loads(text, object_pairs_hook=unique_keys), _scan(text, _json_key)
     except json.JSONDecodeError as error:
         raise _syntax(origin, error.lineno, f"not JSON: {error.msg} (column {error.colno})", "JSON") from None
     except RecursionError:
         raise InputError(Fault(origin, "nested too deeply", f"at most {DEEPEST} levels")) from None
-    except _TwiceError as error:
+    except KeyTwiceError as error:
         raise InputError(Fault(origin, str(error), "every key once")) from None
     except ValueError:
-        raise InputError(Fault(origin, "a number of thousands of digits", "numbers below 10^18")) from None
+        raise _long_number(origin) from None
 
 
-class _TwiceError(ValueError):
-    """A key stands twice in one table."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _TwiceError(f'the key "{twice[:60]}" stands twice in one table')
-    return table
+def _long_number(origin: str) -> InputError:
+    return InputError(Fault(origin, "a number of thousands of digits", "numbers below 10^18"))
 
 
 def parse_toml(text: str, origin: str) -> Parsed:
@@ -62,6 +54,8 @@ def parse_toml(text: str, origin: str) -> Parsed:
     except RecursionError:
         raise InputError(Fault(origin, "nested too deeply", f"at most {DEEPEST} levels")) from None
     except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
+        if "integer string conversion" in str(error):
+            raise _long_number(origin) from None
         at = re.search(r"at line (\d+)", str(error))
         raise _syntax(origin, int(at[1]) if at else None, f"not TOML: {str(error)[:120]}", "TOML") from None
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from fullstep.errors import Fault, InputError
 from fullstep.job.parsing import PARSERS, Parsed, parse_any, parse_json
+from fullstep.job.raw_bytes import LARGEST_BYTES, bytes_of_file, bytes_of_stdin, is_handed_over, too_large
 from fullstep.job.refusal import describe
 from fullstep.job.validation import worksheet_from_mapping
 from fullstep.job.worksheet import Lines, Worksheet
-
-LARGEST_BYTES = 256 * 1024
-"""a worksheet with a whole config inside has a few thousand"""
 
 
 def read_worksheet(path: str | Path, stdin: BinaryIO | TextIO | None = None) -> Worksheet:
@@ -29,8 +26,10 @@ def read_worksheet(path: str | Path, stdin: BinaryIO | TextIO | None = None) -> 
 
 def read_mapping(path: str | Path, stdin: BinaryIO | TextIO | None = None) -> tuple[dict[str, Any], str, Lines]:
     """The same before it is checked (so that flags can be laid over it): mapping, its name in messages, its lines."""
+    if not str(path).strip():
+        raise InputError(Fault("worksheet", "an empty name", "a worksheet file, or - for standard input"))
     origin = "standard input" if str(path) == "-" else str(path)[:200]
-    raw = _read_stdin(stdin) if str(path) == "-" else _read_file(path, origin)
+    raw = bytes_of_stdin(stdin, origin) if str(path) == "-" else bytes_of_file(path, origin)
     text = _text(raw, origin)
     suffix = "" if str(path) == "-" else Path(path).suffix.lower()
     parsed: Parsed = PARSERS.get(suffix, parse_any)(text, origin)
@@ -39,7 +38,7 @@ def read_mapping(path: str | Path, stdin: BinaryIO | TextIO | None = None) -> tu
         mapping = {}
     if not isinstance(mapping, dict):
         raise InputError(Fault(origin, f"{describe(mapping)} instead of a worksheet", "a table with the section model"))
-    if str(path) != "-":
+    if not is_handed_over(path):
         _resolve_config(mapping, Path(path).parent)
     return mapping, origin, lines
 
@@ -47,34 +46,12 @@ def read_mapping(path: str | Path, stdin: BinaryIO | TextIO | None = None) -> tu
 def worksheet_from_json(text: str, origin: str = "worksheet") -> Worksheet:
     """The worksheet in one JSON text, for example a line of ``--jsonl``."""
     if len(text) > LARGEST_BYTES:
-        raise _too_large(origin, f"{len(text):,} characters")
+        raise too_large(origin, f"{len(text):,} characters")
     mapping, lines = parse_json(text, origin)
     return worksheet_from_mapping(mapping, origin, lines)
 
 
-def _read_stdin(stdin: BinaryIO | TextIO | None) -> bytes:
-    source: Any = stdin if stdin is not None else sys.stdin
-    source = getattr(source, "buffer", source)
-    raw = source.read(LARGEST_BYTES + 1)
-    return raw.encode("utf-8", "surrogateescape") if isinstance(raw, str) else bytes(raw or b"")
-
-
-def _read_file(path: str | Path, origin: str) -> bytes:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(LARGEST_BYTES + 1)
-    except IsADirectoryError:
-        raise InputError(Fault(origin, "a folder", "a worksheet file in TOML, YAML or JSON")) from None
-    except FileNotFoundError:
-        raise InputError(Fault(origin, "there is no such file", "a worksheet file, or - for standard input")) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(Fault(origin, f"cannot be read: {reason[:120]}", "a worksheet file that you may read")) from None
-
-
 def _text(raw: bytes, origin: str) -> str:
-    if len(raw) > LARGEST_BYTES:
-        raise _too_large(origin, "a larger file")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -86,10 +63,6 @@ def _text(raw: bytes, origin: str) -> str:
         allowed = "a worksheet with at least model.name or model.config"
         raise InputError(Fault(origin, "empty", allowed, "`fullstep init` writes a blank one."))
     return text
-
-
-def _too_large(origin: str, found: str) -> InputError:
-    return InputError(Fault(origin, found, f"at most {LARGEST_BYTES // 1024} KiB", "Is this a worksheet?"))
 
 
 def _resolve_config(mapping: dict[str, Any], folder: Path) -> None:

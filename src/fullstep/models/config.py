@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fullstep.errors import Fault, InputError, UnsupportedError
+from fullstep.errors import Fault, InputError, KeyTwiceError, UnsupportedError, unique_keys
 from fullstep.evidence import Assumption
 from fullstep.models.architecture import Architecture
 from fullstep.models.architectures import ARCHITECTURES, TEXT_PARTS
@@ -100,6 +100,16 @@ def _unknown_type(model_type: object) -> InputError:
     )
 
 
+def _why_unreadable(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "too deeply nested"
+    if isinstance(error, KeyTwiceError):
+        return str(error)
+    if "integer string conversion" in str(error):
+        return "a number of thousands of digits"
+    return f"cannot be read: {str(error)[:120]}"
+
+
 def read_config(path: str | Path) -> dict[str, Any]:
     """The table in a ``config.json``: the file itself or the folder that it is in.
 
@@ -110,16 +120,17 @@ def read_config(path: str | Path) -> dict[str, Any]:
     try:
         if file.is_dir():
             file = file / "config.json"
+        if file.exists() and not file.is_file():
+            raise InputError(Fault(str(file)[:200], "a pipe, device or socket", "a config.json, or a folder with one in it"))
         if not file.is_file():
             raise InputError(Fault(str(file)[:200], "there is no such file", "a config.json, or a folder with one in it"))
         size_bytes = file.stat().st_size
         if size_bytes > LARGEST_CONFIG_BYTES:
             found = f"{size_bytes:,} bytes"
             raise InputError(Fault(str(file)[:200], found, f"at most {LARGEST_CONFIG_BYTES:,} bytes", "Is this a config.json?"))
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=unique_keys)
     except (OSError, RecursionError, ValueError) as error:
-        found = "too deeply nested" if isinstance(error, RecursionError) else f"cannot be read: {str(error)[:120]}"
-        raise InputError(Fault(str(file)[:200], found, "a JSON file of at most 1 MB")) from None
+        raise InputError(Fault(str(file)[:200], _why_unreadable(error), "a JSON file of at most 1 MB")) from None
     if not isinstance(config, dict):
         raise InputError(Fault(str(file)[:200], f"holds {shown(config)}", "a table of keys, as a config.json is"))
     return config

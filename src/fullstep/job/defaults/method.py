@@ -104,32 +104,10 @@ def _quantization(filler: Filler, values: Mapping[str, Any], kind: str) -> tuple
     return quantization, double, take(values, "upcast_unquantized", "method.upcast_unquantized", upcasts, why)
 
 
-class _ById:
-    """A shape as a cache key by identity: its own hash walks through every block."""
-
-    __slots__ = ("shape",)
-
-    def __init__(self, shape: ModelShape) -> None:
-        self.shape = shape
-
-    def __hash__(self) -> int:
-        return id(self.shape)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and other.shape is self.shape
-
-
 @lru_cache(maxsize=256)
-def _modules(key: _ById) -> tuple[tuple[str, ...], frozenset[str]]:
-    shape = key.shape
-    every = [linear for block in shape.blocks for linear in block.linears]
-    linears = tuple(dict.fromkeys(linear.name for linear in every if not linear.stacked))
-    return linears, frozenset({linear.name for linear in every} | {shape.embedding_name, shape.head_name})
-
-
-def linear_modules(shape: ModelShape) -> tuple[str, ...]:
-    """Names of all linear modules but the head, as "all-linear" finds them (stacked experts are no modules)."""
-    return _modules(_ById(shape))[0]
+def _modules(shape: ModelShape) -> frozenset[str]:
+    """Names of everything that an adapter may be told to train."""
+    return frozenset({linear.name for block in shape.blocks for linear in block.linears} | {shape.embedding_name, shape.head_name})
 
 
 def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelShape) -> tuple[str, ...]:
@@ -137,7 +115,7 @@ def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelS
         if "targets" in values:
             filler.caution("F001", f"method.targets without effect under {kind}")
         return ()
-    linears, known = _modules(_ById(shape))
+    linears, known = shape.linear_names, _modules(shape)
     stated = values.get("targets")
     if stated is None:
         usual = IA3_TARGETS.get(shape.model_type, ()) if kind == "ia3" else shape.default_adapter_targets
@@ -165,7 +143,7 @@ def _train_modules(filler: Filler, values: Mapping[str, Any], shape: ModelShape 
     stated = filler.take(values, "train_modules", "method.train_modules", (), "nothing is trained in full beside the adapter")
     if not stated or shape is None:
         return tuple(stated)
-    _, known = _modules(_ById(shape))
+    known = _modules(shape)
     names = tuple(dict.fromkeys(name.rpartition(".")[2] for name in stated))
     missing = [name for name in names if name not in known and "norm" not in name and "ln" not in name]
     if missing:
