@@ -233,3 +233,54 @@ def test_a_missing_file_is_an_error_of_the_input(tmp_path: Path) -> None:
         read_config(tmp_path / "nowhere")
     with pytest.raises(InputError):
         read_config("a\0b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "faulty"),
+    [
+        ({"hidden_size": "64"}, ["hidden_size"]),
+        ({"hidden_size": "64", "num_attention_heads": 5, "num_key_value_heads": 5}, ["hidden_size"]),
+        ({"num_attention_heads": 0}, ["num_attention_heads"]),
+        ({"num_attention_heads": 5, "num_key_value_heads": 2}, ["num_attention_heads"]),
+        ({"num_key_value_heads": 3}, ["num_key_value_heads"]),
+        ({"hidden_size": None, "hiden_size": 96, "num_attention_heads": 12, "num_key_value_heads": 12}, ["hiden_size"]),
+        ({"model_type": "mixtral", "num_local_experts": 0}, ["num_local_experts"]),
+        ({"model_type": "mixtral", "num_local_experts": 1}, ["num_experts_per_tok"]),
+        ({"model_type": "qwen3", "num_hidden_layers": 0, "layer_types": [], "use_sliding_window": True}, ["num_hidden_layers"]),
+    ],
+)
+def test_a_faulty_key_makes_no_other_key_faulty(changes: dict[str, Any], faulty: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        shape_from_config({**LLAMA_3_8B, **changes})
+    assert [fault.where.removeprefix("model config: ") for fault in caught.value.faults] == faulty
+
+
+@pytest.mark.parametrize(
+    ("part", "word"),
+    [("llama", "'llama'"), ({}, "an empty table"), ([1], r"\[1\]"), (False, "False"), ({"text_config": {"n": 1}}, "inside another")],
+)
+def test_a_language_part_that_is_none_is_refused(part: object, word: str) -> None:
+    for key in ("text_config", "llm_config"):
+        with pytest.raises(InputError, match=f"{key}.*{word}"):
+            shape_from_config({"model_type": "llava", key: part})
+    assert shape_from_config({**LLAMA_3_8B, "text_config": None}).parameters == 8_030_261_248
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ('{"model_type": "gpt2", "n_layer": 2, "n_layer": 4}', 'the key "n_layer" stands twice'),
+        (f'{{"model_type": "gpt2", "n_layer": {"1" * 5000}}}', "a number of thousands of digits"),
+        ('{"model_type": ', "cannot be read"),
+        ("[" * 100_000, "too deeply nested"),
+    ],
+)
+def test_a_config_file_is_read_as_strictly_as_a_worksheet(tmp_path: Path, text: str, word: str) -> None:
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=word):
+        read_config(tmp_path)
+
+
+def test_a_mark_of_byte_order_is_no_part_of_a_config(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8-sig")
+    assert read_config(tmp_path) == {"model_type": "gpt2"}

@@ -35,10 +35,10 @@ def build_shape(config: Mapping[str, Any], architecture: Architecture, name: str
         InputError: with every fault of the config.
     """
     reader = ConfigReader(config, architecture)
-    hidden = reader.whole("hidden_size")
-    heads = read_heads(reader, architecture.attention, hidden)
-    layers = reader.whole("num_hidden_layers", high=LARGEST_LAYERS)
     reader.check_spelling(SIZE_KEYS)
+    hidden = reader.whole("hidden_size")
+    layers = reader.whole("num_hidden_layers", high=LARGEST_LAYERS)
+    heads = read_heads(reader, architecture.attention, hidden)
     blocks, order = _blocks(reader, hidden, heads, layers)
     around = _around(reader, hidden)
     reader.raise_faults()

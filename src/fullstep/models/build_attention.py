@@ -33,10 +33,12 @@ def read_heads(reader: ConfigReader, plan: AttentionPlan, hidden: int) -> Heads:
     if width is None:
         width = hidden // count
         if hidden % count or not width:
-            reader.fault("num_attention_heads", f"found {count}, which does not divide hidden_size {hidden}", f"a divisor of {hidden}")
+            found = f"found {count}, which does not divide hidden_size {hidden}"
+            reader.fault("num_attention_heads", found, f"a divisor of {hidden}", beside=("hidden_size",))
     if count % key_value:
         where = "found" if reader.stated("num_key_value_heads") else "missing; its default is"
-        reader.fault("num_key_value_heads", f"{where} {key_value}, which does not divide the {count} heads", f"a divisor of {count}")
+        found = f"{where} {key_value}, which does not divide the {count} heads"
+        reader.fault("num_key_value_heads", found, f"a divisor of {count}", beside=("num_attention_heads",))
     return Heads(count, key_value, width, width)
 
 

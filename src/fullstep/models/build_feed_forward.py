@@ -52,7 +52,7 @@ def expert_layer(reader: ConfigReader, hidden: int) -> Layer:
     count = reader.whole(plan.count, high=10**5)
     per_token = reader.whole(plan.per_token, high=10**5)
     if per_token > count:
-        reader.fault(plan.per_token, f"found {per_token}, more than the {count} experts", f"1 to {count}")
+        reader.fault(plan.per_token, f"found {per_token}, more than the {count} experts", f"1 to {count}", beside=(plan.count,))
         per_token = count
     width = reader.whole(plan.width)
     shared = _shared_width(reader, width)

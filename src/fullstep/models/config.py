@@ -19,6 +19,7 @@ from fullstep.models.reader import ConfigReader, shown
 from fullstep.models.shape import ModelShape
 
 LARGEST_CONFIG_BYTES = 10**6
+_LANGUAGE_PARTS = ("text_config", "llm_config")
 _NEAR = 0.7
 """how alike two names of model types must be before one is offered for the other; below that it is noise"""
 
@@ -58,8 +59,8 @@ def _shape_from_text(text: str, name: str) -> ModelShape:
         raise InputError(Fault("model config", "numbers of thousands of digits or deep nesting", "a table of JSON values")) from None
     stated_type = config.get("model_type")
     model_type, part_of = stated_type, ""
-    inner = config.get("text_config") or config.get("llm_config")
-    if isinstance(inner, dict):
+    inner = _language_part(config)
+    if inner is not None:
         model_type, part_of = inner.get("model_type") or stated_type, str(stated_type)
         shared = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
         config = {**shared, **inner}
@@ -70,6 +71,22 @@ def _shape_from_text(text: str, name: str) -> ModelShape:
         raise _unknown_type(model_type)
     shape = build_shape(config, architecture, name, part_of=part_of)
     return replace(shape, sizes_left_out=_sizes_left_out(config, architecture))
+
+
+def _language_part(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The table in which a model that takes more than text has its language part; None where the config has none."""
+    key = next((name for name in _LANGUAGE_PARTS if config.get(name) is not None), None)
+    if key is None:
+        return None
+    inner = config[key]
+    where = f"model config: {key}"
+    if not isinstance(inner, dict) or not inner:
+        found = "an empty table" if isinstance(inner, dict) else f"found {shown(inner)}"
+        raise InputError(Fault(where, found, "a table with the keys of the language part", "Without one take the key out."))
+    deeper = [name for name in _LANGUAGE_PARTS if inner.get(name) is not None]
+    if deeper:
+        raise InputError(Fault(f"{where}.{deeper[0]}", "a language part inside another one", "one level of it"))
+    return inner
 
 
 def _sizes_left_out(config: Mapping[str, Any], architecture: Architecture) -> tuple[Assumption, ...]:

@@ -32,6 +32,8 @@ class ConfigReader:
         self.config = config
         self.architecture = architecture
         self.faults: list[Fault] = []
+        self._doubtful: set[str] = set()
+        """places that are faulty, or that a misspelt key was meant for"""
         self._derived: Mapping[str, Any] = {}
         if architecture.derive is not None:
             self._derived = architecture.derive(self)
@@ -40,13 +42,22 @@ class ConfigReader:
         own = self.architecture.keys.get(key, key)
         return f"model config: {key if key in self.config and own not in self.config else own}"
 
-    def fault(self, key: str, found: str, allowed: str, remedy: str = "") -> None:
-        """Remembers that ``key`` is wrong; one fault a key is enough, and no list fits a faulty number of layers."""
+    def fault(self, key: str, found: str, allowed: str, remedy: str = "", beside: tuple[str, ...] = ()) -> None:
+        """Remembers that ``key`` is wrong; one fault a key is enough.
+
+        Args:
+            key: by its usual name
+            found: what it says
+            allowed: what it may say
+            remedy: what to do
+            beside: keys that the check hangs on as well; where one of them is faulty, nothing is known of this one
+        """
         where = self.where(key)
-        if key in _LISTS_OF_LAYERS and any(fault.where == self.where("num_hidden_layers") for fault in self.faults):
+        beside = (*beside, "num_hidden_layers") if key in _LISTS_OF_LAYERS else beside
+        if where in self._doubtful or any(self.where(other) in self._doubtful for other in beside):
             return
-        if all(fault.where != where for fault in self.faults):
-            self.faults.append(Fault(where, found, allowed, remedy))
+        self.faults.append(Fault(where, found, allowed, remedy))
+        self._doubtful.add(where)
 
     def stated(self, key: str) -> bool:
         """Whether the config itself gives the key a value."""
@@ -131,6 +142,7 @@ class ConfigReader:
             near = get_close_matches(name, unstated, n=1, cutoff=0.9)
             if near:
                 self.faults.append(Fault(f"model config: {name}", "unknown key", near[0], f"Did you mean {near[0]}?"))
+                self._doubtful.add(self.where(near[0]))
 
     def raise_faults(self) -> None:
         if self.faults:
