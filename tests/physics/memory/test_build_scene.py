@@ -35,7 +35,7 @@ def test_one_gpu_in_bfloat16(eight_billion: Make) -> None:
     assert found.stream == T * 4096 * 2
     assert (found.weights, found.gradients, found.optimizer_states) == (2 * PARAMETERS, 2 * PARAMETERS, 4 * PARAMETERS)
     assert found.buffers == WORKSPACES + INPUTS
-    assert (found.root_gathered, found.gathered_whole, found.prefetches, found.head_copies) == (0, 0, False, 0)
+    assert (found.root.gathered, found.gathered_whole, found.prefetches, found.root.copies) == (0, 0, False, 0)
     assert found.step_temporaries == 2 * PARAMETERS
 
 
@@ -49,8 +49,8 @@ def test_buckets(eight_billion: Make) -> None:
 
 def test_fsdp_gathers_the_root_and_reduces_in_float32(eight_billion: Make) -> None:
     found = scene(eight_billion(layout__strategy="fsdp", machine__gpus=8))
-    assert (found.root_gathered, found.gathered_whole, found.prefetches) == (2 * ROOT, 0, True)
-    assert (found.blocks[0].gathered, found.blocks[0].reduced, found.root_reduced) == (2 * BLOCK, 4 * BLOCK, 4 * ROOT)
+    assert (found.root.gathered, found.gathered_whole, found.prefetches) == (2 * ROOT, 0, True)
+    assert (found.blocks[0].gathered, found.blocks[0].reduced, found.root.reduced) == (2 * BLOCK, 4 * BLOCK, 4 * ROOT)
     assert found.blocks[0].gradients_left == pytest.approx(2 * BLOCK / 8)
 
 
@@ -60,7 +60,7 @@ def test_resharding(eight_billion: Make) -> None:
     assert (kept.gathered_whole, kept.blocks[0].gathered) == (32 * 2 * BLOCK, 0)
     assert scene(eight_billion(layout__strategy="fsdp_grad_op", machine__gpus=8)).gathered_whole == 32 * 2 * BLOCK
     part = scene(eight_billion(**fsdp, layout__reshard_after_forward=2))
-    assert part.root_gathered == 2 * ROOT + 32 * 2 * BLOCK / 2
+    assert part.root.gathered == 2 * ROOT + 32 * 2 * BLOCK / 2
 
 
 def test_zero3_keeps_a_billion_parameters_live(eight_billion: Make) -> None:
@@ -72,7 +72,7 @@ def test_zero3_keeps_a_billion_parameters_live(eight_billion: Make) -> None:
 def test_autocast_copies_float32_weights(eight_billion: Make) -> None:
     wide = scene(eight_billion(precision__weights="float32"))
     norms = 2 * 4096
-    assert (wide.blocks[0].copies, wide.head_copies) == (2 * (BLOCK - norms), 2 * EMBEDDING)
+    assert (wide.blocks[0].copies, wide.root.copies) == (2 * (BLOCK - norms), 2 * EMBEDDING)
     assert wide.caches_copies
     assert scene(eight_billion(precision__weights="float32", layout__strategy="fsdp", machine__gpus=8)).blocks[0].copies == 0
 
@@ -102,7 +102,7 @@ def test_no_sync_keeps_whole_gradients_until_the_last_micro_batch(eight_billion:
 
 def test_step_in_backward_leaves_no_gradients(eight_billion: Make) -> None:
     found = scene(eight_billion(optimizer__in_backward=True))
-    assert (found.gradients, found.blocks[0].gradients_left, found.head_gradients_left) == (0, 0, 0)
+    assert (found.gradients, found.blocks[0].gradients_left, found.root.gradients_left) == (0, 0, 0)
 
 
 def test_offloads(eight_billion: Make) -> None:
@@ -116,9 +116,9 @@ def test_offloads(eight_billion: Make) -> None:
 
 
 def test_outputs_that_are_held(eight_billion: Make) -> None:
-    assert scene(eight_billion()).held_outputs == 0
-    assert scene(eight_billion(step__keeps_outputs=True)).held_outputs == 2 * T * 128_256
-    assert scene(eight_billion(step__keeps_outputs=True, step__loss="fused")).held_outputs == 0
+    assert scene(eight_billion()).root.held_outputs == 0
+    assert scene(eight_billion(step__keeps_outputs=True)).root.held_outputs == 2 * T * 128_256
+    assert scene(eight_billion(step__keeps_outputs=True, step__loss="fused")).root.held_outputs == 0
 
 
 def test_selective_checkpointing_keeps_products_and_attention(eight_billion: Make) -> None:

@@ -101,7 +101,7 @@ def test_weight_gradients(eight_billion: Make, keys: dict[str, Any], left: int, 
 def test_kernels_of_a_job(eight_billion: Make) -> None:
     job = eight_billion(method__kind="lora", method__dropout=0.1, batch__micro_batch=3, step__activation_checkpointing="selective")
     kernels = block_kernels(job, job.shape.blocks[0])
-    assert (kernels.rows, kernels.tokens, kernels.trains_weights, kernels.selective) == (3, 3 * 2048, False, True)
+    assert (kernels.rows, kernels.tokens, kernels.trains_weights) == (3, 3 * 2048, False)
     assert kernels.adapter is not None
     assert kernels.adapter.targets == frozenset({"q_proj", "v_proj"})  # peft's default for llama
     assert (kernels.adapter.dropout, kernels.adapter.element_bytes, kernels.adapter.casts_input) == (True, 4, True)

@@ -19,7 +19,8 @@ EMBEDDING = 128_256 * 4096
 @pytest.mark.parametrize(
     ("name", "bytes_per_parameter"),
     [
-        ("adamw", 4), ("adam", 4), ("sgd", 0), ("sgd_momentum", 2), ("lion", 2), ("paged_adamw", 4), ("paged_adamw_8bit", 2 * (1 + 4 / 256)),
+        ("adamw", 4), ("adam", 4), ("sgd", 0), ("sgd_momentum", 2), ("lion", 2), ("paged_adamw", 4),
+        ("paged_adamw_8bit", 2 * (1 + 4 / 256)),
         ("adamw_8bit", 2 * (1 + 4 / 256)), ("lion_8bit", 1 + 4 / 256), ("adamw_4bit", 2 * (0.5 + 4 / 128)),
     ],
 )  # fmt: skip
@@ -34,7 +35,7 @@ def test_traced_multiples_of_8_and_4_bit_states(eight_billion: Make) -> None:
 
 
 def test_small_tensors_are_not_paged(eight_billion: Make) -> None:
-    """bitsandbytes, get_state_buffer: 100,000 elements; LoRA of rank 16 has 65,536 in its A of 4,096 features, 229,376 in that of 14,336."""
+    """bitsandbytes, get_state_buffer: 100,000 elements; LoRA A of rank 16 has 65,536 from 4,096 features, 229,376 from 14,336."""
     job = eight_billion(method__kind="lora", method__rank=16, method__targets=["q_proj", "k_proj"], optimizer__name="paged_adamw")
     assert (paged_state_bytes(job), state_bytes(job) > 0) == (0, True)
     down = eight_billion(method__kind="lora", method__rank=16, method__targets=["down_proj"], optimizer__name="paged_adamw_8bit")

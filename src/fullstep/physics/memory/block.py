@@ -144,7 +144,7 @@ def _experts(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
     profile = one.play()
     return tape.op(
         (source, shares), size, extra_saved=profile.saved * shape.experts, trains=kernels.trains_weights,
-        forward_work=profile.forward_peak - profile.saved,
+        forward_work=profile.forward_peak - profile.saved, unsaved_work=profile.forward_peak_unsaved,
         backward_work=profile.backward_peak - profile.weight_gradient - profile.saved,
         weight_gradient=profile.weight_gradient,
     )  # fmt: skip

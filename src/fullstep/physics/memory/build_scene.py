@@ -15,7 +15,7 @@ from fullstep.physics.memory.framework import is_reentrant, output_bytes_per_log
 from fullstep.physics.memory.head import head_profile
 from fullstep.physics.memory.kernels import Kernels
 from fullstep.physics.memory.optimizer import optimizer_temporaries_bytes
-from fullstep.physics.memory.scene import BlockCosts, Scene
+from fullstep.physics.memory.scene import BlockCosts, RootCosts, Scene
 from fullstep.physics.memory.sharding import (
     DEEPSPEED_BUCKET_ELEMENTS,
     DEEPSPEED_MAX_LIVE_PARAMETERS,
@@ -40,15 +40,11 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
     Returns:
         all that ``walk_step`` needs [bytes]
     """
-    layout, compute = job.layout, compute_bytes(job)
+    layout = job.layout
     shape = _last_part(job.shape, job.machine.gpus) if layout.strategy == "layer_split" else job.shape
     sharded = layout.strategy in FSDP
-    habit = loss_habit(job)
-    head_elements = shape.head_parameters or shape.embedding_parameters
-    trains_embedding = job.method.kind == "full" or shape.embedding_name in job.method.train_modules
     gradients = _gradients_until_the_step(job, held, trains)
     per_element = gradients / trains.total if trains.total else 0.0
-    made = compute if sharded else DTYPE_BYTES[job.precision.gradients]
     offloads_state = layout.offload_optimizer or (layout.offload_parameters and sharded)
     whole = _gathered_whole(job, gathered, shape)
     return Scene(
@@ -63,17 +59,11 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
             _block_costs(job, index, gathered, gathered_whole=whole, gradients_left=_trained_elements(job, trains, index) * per_element)
             for index in range(len(shape.blocks))
         ),
-        head=head_profile(shape, _head_kernels(job, shape), habit),
-        head_copies=float(head_elements * compute) if _head_is_copied(job, compute) else 0.0,
+        root=_root_costs(job, shape, gathered, per_element=per_element),
+        sharded=sharded,
         caches_copies=job.method.kind == "full",
-        root_gathered=gathered.root + _gathered_in_part(job, gathered, shape) if sharded else 0.0,
         gathered_whole=whole,
         prefetches=sharded and prefetches_units(job),
-        head_gradients_left=head_elements * _head_gradient_kept(job, per_element) if habit.trains_head else 0.0,
-        head_gradient=float(head_elements * made) if habit.trains_head else 0.0,
-        embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and (shape.tied or sharded) else 0.0,
-        root_reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
-        held_outputs=_held_outputs(job, shape),
         reentrant=is_reentrant(job),
         retains_inputs=retains_inputs(job),
         offloads_activations=job.step.activation_offload,
@@ -81,6 +71,24 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         step_temporaries=_step_temporaries(job, held, trains),
         extra_step_gradients=_float32_gradients(job, trains),
         step_gradients=0.0 if layout.offload_parameters and sharded else min(gradients, held.gradients),
+    )
+
+
+def _root_costs(job: Job, shape: ModelShape, gathered: Units, *, per_element: float) -> RootCosts:
+    """``per_element``: bytes that a trained element's gradient leaves behind until the step."""
+    compute, habit, sharded = compute_bytes(job), loss_habit(job), job.layout.strategy in FSDP
+    elements = shape.head_parameters or shape.embedding_parameters
+    made = compute if sharded else DTYPE_BYTES[job.precision.gradients]
+    trains_embedding = job.method.kind == "full" or shape.embedding_name in job.method.train_modules
+    return RootCosts(
+        head=head_profile(shape, _head_kernels(job, shape), habit),
+        copies=float(elements * compute) if _head_is_copied(job, compute) else 0.0,
+        gathered=gathered.root + _gathered_in_part(job, gathered, shape) if sharded else 0.0,
+        reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
+        gradients_left=elements * _head_gradient_kept(job, per_element) if habit.trains_head else 0.0,
+        head_gradient=float(elements * made) if habit.trains_head else 0.0,
+        embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and (shape.tied or sharded) else 0.0,
+        held_outputs=_held_outputs(job, shape),
     )
 
 

@@ -99,7 +99,6 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         repeats_keys=repeats_keys(job, kernel),
         fused=step.framework in _FUSED_KERNELS,
         compile=step.compile,
-        selective=step.activation_checkpointing == "selective",
         stacks_experts=stacks_experts(job),
     )
 

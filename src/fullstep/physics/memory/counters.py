@@ -91,13 +91,13 @@ def _pools(job: Job, scene: Scene, instants: tuple[Instant, ...], facts: Allocat
     if job.step.expandable_segments:
         return max(instant.allocated_bytes for instant in instants) * (1 + facts.expandable_fragmentation)
     found = {instant.at: instant.holdings for instant in instants}
-    loss_pool = scene.head.pool
+    loss_pool = scene.root.head.pool
     gathered = 2 * max(holdings.gathered_parameters for holdings in found.values())
     after_backward = sum(found["optimizer_step"]) + loss_pool + gathered
     block = scene.block_phase
     fragments = facts.block_fragmentation[layout_kind(job)] * (block.work + block.retained)
     state = scene.weights + scene.optimizer_states + scene.buffers + scene.gradients
-    shared = min(facts.shared_with_loss * block.work, loss_pool) if scene.head.logits else 0.0
+    shared = min(facts.shared_with_loss * block.work, loss_pool) if scene.root.head.logits else 0.0
     during_backward = state + block.kept + block.work + fragments + max(loss_pool, block.retained) - shared + gathered
     if job.layout.strategy in FSDP:  # temporaries as large as flat shards find no places among those of a block
         extra = max(0.0, scene.step_temporaries - facts.shared_with_loss * loss_pool)

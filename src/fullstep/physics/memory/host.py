@@ -29,7 +29,7 @@ def host_memory(job: Job, held: Shares, weights: WeightBytes, scene: Scene) -> t
     base = float(processes * PROCESS_BYTES)
     training = base + processes * offloaded_bytes(job, scene)
     moments = {
-        "load": base + loading_bytes(job, weights, processes),
+        "load": base + loading_bytes(job, processes),
         "training": training,
         "save": training + saving_bytes(job, held, weights, processes),
     }
@@ -37,7 +37,7 @@ def host_memory(job: Job, held: Shares, weights: WeightBytes, scene: Scene) -> t
     return moments[when], when
 
 
-def loading_bytes(job: Job, weights: WeightBytes, processes: int) -> float:
+def loading_bytes(job: Job, processes: int) -> float:
     """Host memory of one node for the model while it is loaded [bytes].
 
     every_rank: each process of the node holds the whole model; rank0: one does; meta: none, one file at a time.

@@ -59,8 +59,6 @@ class Kernels(NamedTuple):
     """norm, rotary and adapter kernels in Triton that recompute instead of keeping (fms_acceleration, unsloth)"""
     compile: bool
     """elementwise results are recomputed in fused kernels instead of kept"""
-    selective: bool
-    """selective checkpointing: only matrix products and attention are kept"""
     stacks_experts: bool
     """experts are one parameter (grouped products) instead of one module each"""
 

@@ -6,7 +6,6 @@ from fullstep.job import Job
 from fullstep.physics.memory.weights import ADAPTER_KINDS_ON_LINEARS, trainable
 from fullstep.quantities import DTYPE_BYTES
 
-
 LEAST_PAGED_ELEMENTS = 100_000
 """bitsandbytes pages the states of tensors from this size"""
 

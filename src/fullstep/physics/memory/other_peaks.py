@@ -44,8 +44,8 @@ def evaluation_bytes(job: Job, scene: Scene) -> float:
     evaluation, batch, shape = job.evaluation, job.batch, job.shape
     share = evaluation.micro_batch / batch.micro_batch
     block = max(costs.profile.forward_peak_unsaved for costs in scene.blocks)
-    gathered = scene.root_gathered + scene.gathered_whole + 2 * max(costs.gathered for costs in scene.blocks)
-    logits = share * (scene.head.profile.forward_peak + scene.stream)
+    gathered = scene.root.gathered + scene.gathered_whole + 2 * max(costs.gathered for costs in scene.blocks)
+    logits = share * (scene.root.head.profile.forward_peak + scene.stream)
     size = scene.weights + scene.optimizer_states + scene.buffers + gathered + max(logits, share * (block + scene.stream))
     if evaluation.keeps_logits:
         rows = (evaluation.rows or 0) / max(1, job.layout.data_parallel)

@@ -12,6 +12,9 @@ from fullstep.physics.memory.head import HeadProfile
 from fullstep.physics.memory.landmarks import Checkpointing, Counts, landmarks
 from fullstep.physics.memory.tape import Profile
 
+IN_FLIGHT_OFFLOADS = 2
+"""blocks whose offloaded activations are on the GPU: one leaves, one arrives"""
+
 
 class BlockCosts(NamedTuple):
     """One kind of block on this GPU, in bytes."""
@@ -27,6 +30,26 @@ class BlockCosts(NamedTuple):
     """of its weights' gradients, once its backward has ended"""
     copies: float
     """low-precision copies of its weights that autocast makes and backward needs"""
+
+
+class RootCosts(NamedTuple):
+    """Embedding, last norm and head, which FSDP has as its root unit, in bytes on this GPU."""
+
+    head: HeadProfile
+    copies: float
+    """low-precision copy of the head's weights that autocast makes"""
+    gathered: float
+    """the unit while put together, and blocks that stay put together in part"""
+    reduced: float
+    """buffer in which its gradients are reduced"""
+    gradients_left: float
+    """of the output matrix, from its backward on"""
+    head_gradient: float
+    """of the output matrix, as backward makes it; 0 where it does not train"""
+    embedding_gradient: float
+    """made at the very end of backward, beside all others where it is not simply one of them"""
+    held_outputs: float
+    """logits that the caller holds during backward"""
 
 
 class BlockPhase(NamedTuple):
@@ -55,29 +78,18 @@ class Scene:
     buffers: float
     """what is there all the time besides: workspaces, inputs, buckets"""
     blocks: tuple[BlockCosts, ...]
-    head: HeadProfile
-    head_copies: float
+    root: RootCosts
+    sharded: bool
+    """FSDP puts units together and takes them apart"""
     caches_copies: bool
     """autocast keeps the copies of weights that train until forward has ended; those of frozen ones live as long as a tensor needs them"""
-    root_gathered: float
     gathered_whole: float
     """parameters that stay put together from forward to the end of backward (reshard_after_forward=False, ZeRO-3's live parameters)"""
     prefetches: bool
-    head_gradients_left: float
-    """of the output matrix, from its backward on"""
-    head_gradient: float
-    """of the output matrix, as backward makes it; 0 where it does not train"""
-    embedding_gradient: float
-    """made at the very end of backward, beside all others where it is not simply one of them"""
-    root_reduced: float
-    """buffer in which the root unit's gradients are reduced"""
-    held_outputs: float
-    """logits that the caller holds during backward"""
     reentrant: bool
     retains_inputs: bool
     """inputs of recomputed blocks and their gradients live until backward has ended (see ``build_scene.retains_inputs``)"""
     offloads_activations: bool
-    in_flight_offloads: int = 2
     offloaded_weights: float = 0
     """in host memory"""
     step_temporaries: float = 0
@@ -130,9 +142,9 @@ def kept_by(scene: Scene, kind: int, checkpointed: bool) -> float:
 
 
 def kept_before(scene: Scene, counts: Counts) -> float:
-    """What all those blocks keep on the GPU [bytes]; with activation offload no more than two of the largest (one leaves, one arrives)."""
+    """What all those blocks keep on the GPU [bytes]; with activation offload no more than IN_FLIGHT_OFFLOADS of the largest."""
     total = sum(count * kept_by(scene, kind, checkpointed) for kind, checkpointed, count in counts)
     if scene.offloads_activations and counts:
         per_block = max(kept_by(scene, kind, checkpointed) for kind, checkpointed, _ in counts)
-        return min(total, scene.in_flight_offloads * per_block)
+        return min(total, IN_FLIGHT_OFFLOADS * per_block)
     return total

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fullstep.physics.memory.gradient_buffers import GradientBuffers
+
 
 class Op(NamedTuple):
     """One operation. Sizes in bytes."""
@@ -30,6 +32,8 @@ class Op(NamedTuple):
     """tensors kept for backward"""
     forward_work: float
     """temporaries while it runs forward"""
+    unsaved_work: float
+    """the same while nothing is kept: differs where the operation is a tape of its own"""
     backward_work: float
     weight_gradient: float
     """gradient of its weights: appears in backward and stays"""
@@ -51,8 +55,6 @@ class Profile(NamedTuple):
     """most alive at once in backward: what is still kept, gradients (that of the output included), temporaries"""
     weight_gradient: float
     """gradients of weights that backward leaves behind"""
-    input_gradient: float
-    """gradient of the first input, alive when backward has ended"""
 
 
 class Tape:
@@ -82,9 +84,6 @@ class Tape:
     def size(self, tensor: int) -> float:
         return self._sizes[tensor]
 
-    def needs_gradient(self, tensor: int) -> bool:
-        return self._gradient[tensor]
-
     def tensor(self, size_bytes: float) -> int:
         """A tensor that an operation makes beside its output and keeps (statistics, masks)."""
         self._sizes.append(size_bytes)
@@ -100,6 +99,7 @@ class Tape:
         saves_output: bool = False,
         extra_saved: float = 0,
         forward_work: float = 0,
+        unsaved_work: float | None = None,
         backward_work: float = 0,
         weight_gradient: float = 0,
         trains: bool = False,
@@ -133,7 +133,10 @@ class Tape:
                 kept += (self.tensor(extra_saved),)
         if cheap and self._recomputes:
             self._origin[output] = tuple(reads)
-        self._ops.append(Op(inputs, (*reads, *holds) if holds else reads, output, kept, forward_work, backward_work, weight_gradient, view))
+        unsaved = forward_work if unsaved_work is None else unsaved_work
+        self._ops.append(
+            Op(inputs, (*reads, *holds) if holds else reads, output, kept, forward_work, unsaved, backward_work, weight_gradient, view)
+        )
         return output
 
     def _origins(self, kept: tuple[int, ...]) -> tuple[tuple[int, ...], float]:
@@ -162,7 +165,6 @@ class Tape:
             forward_peak_unsaved=unsaved_peak,
             backward_peak=backward_peak,
             weight_gradient=weight_gradient,
-            input_gradient=self._sizes[0] if self._gradient[0] else 0,
         )
 
     def _forward(self) -> tuple[float, float, float]:
@@ -183,8 +185,8 @@ class Tape:
                     keeping += sizes[tensor]
             if keeping + op.forward_work > peak:
                 peak = keeping + op.forward_work
-            if passing + op.forward_work > passing_peak:
-                passing_peak = passing + op.forward_work
+            if passing + op.unsaved_work > passing_peak:
+                passing_peak = passing + op.unsaved_work
             for tensor in op.reads:
                 if tensor and last_read[tensor] == index:
                     last_read[tensor] = -1  # a tensor that an operation reads twice goes once
@@ -195,7 +197,7 @@ class Tape:
         return sum([sizes[tensor] for tensor in kept]), peak, passing_peak
 
     def _backward(self) -> tuple[float, float]:
-        gradients = _GradientBuffers(self._sizes)
+        gradients = GradientBuffers(self._sizes)
         holders: dict[int, int] = {}
         for op in self._ops:
             for tensor in op.saved:
@@ -224,61 +226,3 @@ class Tape:
                 if holders[tensor] == 0:
                     kept -= sizes[tensor]
         return peak, weight_gradient
-
-
-class _Buffer:
-    __slots__ = ("owners", "size")
-
-    def __init__(self, size: float) -> None:
-        self.owners = 1
-        self.size = size
-
-
-class _GradientBuffers:
-    """Gradients of activations as autograd's input buffers hold them: shared by views, added in place when held once."""
-
-    __slots__ = ("_sizes", "alive", "buffer_of", "most")
-
-    def __init__(self, sizes: list[float]) -> None:
-        self._sizes = sizes
-        self.buffer_of: dict[int, _Buffer] = {}
-        self.alive = 0.0
-        self.most = 0.0
-
-    def give(self, tensor: int) -> None:
-        """A fresh gradient for ``tensor``; a second one is added to the first."""
-        size = self._sizes[tensor]
-        self.alive += size
-        if self.alive > self.most:
-            self.most = self.alive
-        held = self.buffer_of.get(tensor)
-        if held is None:
-            self.buffer_of[tensor] = _Buffer(size)
-        elif held.owners == 1:
-            self.alive -= size
-        else:
-            held.owners -= 1
-            self.most = max(self.most, self.alive + size)
-            self.buffer_of[tensor] = _Buffer(size)
-
-    def pass_on(self, output: int, inputs: Sequence[int]) -> None:
-        """The output's gradient itself becomes the gradient of each input."""
-        buffer = self.buffer_of[output]
-        for tensor in inputs:
-            held = self.buffer_of.get(tensor)
-            if held is None:
-                self.buffer_of[tensor] = buffer
-                buffer.owners += 1
-            elif held.owners > 1:
-                held.owners -= 1
-                self.alive += self._sizes[tensor]
-                self.most = max(self.most, self.alive)
-                self.buffer_of[tensor] = _Buffer(self._sizes[tensor])
-
-    def settle(self, output: int) -> None:
-        """Backward of an operation has ended: its output's gradient goes."""
-        buffer = self.buffer_of.pop(output)
-        buffer.owners -= 1
-        if buffer.owners == 0:
-            self.alive -= buffer.size
-        self.most = self.alive

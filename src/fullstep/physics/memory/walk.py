@@ -31,17 +31,17 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
             at, f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work + copies,
             gathered_parameters=_gathered(scene, costs, following),
         )  # fmt: skip
-    copies = scene.head_copies + _alive_copies(scene, everything)
-    kept = kept_before(scene, everything) + scene.stream + scene.head.norm_saved
-    logits = scene.head.profile.forward_peak - scene.head.norm_saved
+    copies = scene.root.copies + _alive_copies(scene, everything)
+    kept = kept_before(scene, everything) + scene.stream + scene.root.head.norm_saved
+    logits = scene.root.head.profile.forward_peak - scene.root.head.norm_saved
     scene.note(
-        at, "head", gradients=gradients, activations=kept, logits_and_loss=scene.head.logits, temporaries=copies,
-        gathered_parameters=scene.root_gathered + scene.gathered_whole,
+        at, "head", gradients=gradients, activations=kept, logits_and_loss=scene.root.head.logits, temporaries=copies,
+        gathered_parameters=scene.root.gathered + scene.gathered_whole,
     )  # fmt: skip
     where: At = "loss" if at == "forward" else at
     scene.note(
         where, "loss", gradients=gradients, activations=kept, logits_and_loss=logits, temporaries=copies,
-        gathered_parameters=scene.root_gathered + scene.gathered_whole,
+        gathered_parameters=scene.root.gathered + scene.gathered_whole,
     )  # fmt: skip
 
 
@@ -56,47 +56,50 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
     """
     marks, everything = landmarks(scene.shape.layers, scene.checkpointing, neighbours=scene.prefetches)
     at: At = "backward"
-    held = scene.held_outputs
     resident = scene.gradients if gradients_exist else 0.0
     kept = kept_before(scene, everything)
     last = scene.blocks[scene.shape.layers[-1]].gathered if scene.shape.layers else 0
-    profile = scene.head.profile
+    profile = scene.root.head.profile
     scene.note(
-        at, "loss", gradients=resident + profile.weight_gradient, activations=kept + scene.head.norm_saved,
-        logits_and_loss=max(0.0, profile.backward_peak - profile.weight_gradient - scene.head.norm_saved) + held,
-        gathered_parameters=scene.root_gathered + scene.gathered_whole + (last if scene.prefetches else 0),
-        temporaries=_saved_copies(scene, everything) + scene.head_copies,
+        at, "loss", gradients=resident + profile.weight_gradient, activations=kept + scene.root.head.norm_saved,
+        logits_and_loss=max(0.0, profile.backward_peak - profile.weight_gradient - scene.root.head.norm_saved) + scene.root.held_outputs,
+        gathered_parameters=scene.root.gathered + scene.gathered_whole + (last if scene.prefetches else 0),
+        temporaries=_saved_copies(scene, everything) + scene.root.copies,
     )  # fmt: skip
     totals = {(kind, checkpointed): count for kind, checkpointed, count in everything}
     for mark in reversed(marks):
-        _block_backward(scene, mark, totals, resident=resident, held=held, gradients_exist=gradients_exist)
-    _end_of_backward(scene, everything, held=held, gradients_exist=gradients_exist)
+        _block_backward(scene, mark, totals, resident=resident, gradients_exist=gradients_exist)
+    _end_of_backward(scene, everything, gradients_exist=gradients_exist)
 
 
-def _end_of_backward(scene: Scene, everything: Counts, *, held: float, gradients_exist: bool) -> None:
+def _end_of_backward(scene: Scene, everything: Counts, *, gradients_exist: bool) -> None:
     """The embedding's gradient, and under FSDP the reduction of the root, whose own shards come into being only then."""
-    waiting = scene.embedding_gradient + (scene.head_gradient if gradients_exist or scene.root_gathered else 0.0)
+    waiting = scene.root.embedding_gradient + (scene.root.head_gradient if gradients_exist or scene.sharded else 0.0)
     gradients = scene.gradients
-    if scene.root_gathered and not gradients_exist:
+    if scene.sharded and not gradients_exist:
         gradients = sum(scene.blocks[kind].gradients_left * count for kind, _, count in everything)
     scene.note(
-        "backward", "embedding", gradients=gradients, temporaries=scene.stream + waiting, logits_and_loss=held,
-        gathered_parameters=scene.root_gathered,
+        "backward", "embedding", gradients=gradients, temporaries=scene.stream + waiting, logits_and_loss=scene.root.held_outputs,
+        gathered_parameters=scene.root.gathered,
     )  # fmt: skip
-    if scene.root_reduced:
-        scene.note("backward", "reduction of the root", gradients=gradients, temporaries=waiting + scene.root_reduced, logits_and_loss=held)
+    if scene.root.reduced:
+        scene.note(
+            "backward",
+            "reduction of the root",
+            gradients=gradients,
+            temporaries=waiting + scene.root.reduced,
+            logits_and_loss=scene.root.held_outputs,
+        )
 
 
-def _block_backward(
-    scene: Scene, mark: Landmark, totals: dict[tuple[int, bool], int], *, resident: float, held: float, gradients_exist: bool
-) -> None:
+def _block_backward(scene: Scene, mark: Landmark, totals: dict[tuple[int, bool], int], *, resident: float, gradients_exist: bool) -> None:
     costs = scene.blocks[mark.kind]
     done = [(kind, ck, count) for (kind, ck), count in _after(mark, totals).items()]
     gradients = resident
     if not gradients_exist:
-        gradients += scene.head_gradients_left + sum(scene.blocks[kind].gradients_left * count for kind, _, count in done)
-    elif scene.root_gathered:
-        gradients += scene.head_gradients_left
+        gradients += scene.root.gradients_left + sum(scene.blocks[kind].gradients_left * count for kind, _, count in done)
+    elif scene.sharded:
+        gradients += scene.root.gradients_left
     kept, retained = kept_before(scene, mark.before), 0.0
     if scene.retains_inputs:
         behind = sum(count for _, ck, count in done if ck)
@@ -114,12 +117,12 @@ def _block_backward(
     gathered = _gathered(scene, costs, earlier)
     scene.note(
         "backward", f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work,
-        gathered_parameters=gathered, logits_and_loss=held,
+        gathered_parameters=gathered, logits_and_loss=scene.root.held_outputs,
     )  # fmt: skip
     if costs.gathered and costs.profile.weight_gradient > 0:
         scene.note(
             "backward", f"reduction of block {mark.position}", gradients=gradients + costs.profile.weight_gradient, activations=kept,
-            temporaries=scene.stream + costs.reduced, gathered_parameters=gathered, logits_and_loss=held,
+            temporaries=scene.stream + costs.reduced, gathered_parameters=gathered, logits_and_loss=scene.root.held_outputs,
         )  # fmt: skip
 
 
@@ -147,9 +150,9 @@ def _neighbour(scene: Scene, position: int, step: int) -> BlockCosts | None:
 
 def _gathered(scene: Scene, costs: BlockCosts, neighbour: BlockCosts | None) -> float:
     if scene.gathered_whole:
-        return scene.root_gathered + scene.gathered_whole
+        return scene.root.gathered + scene.gathered_whole
     ahead = neighbour.gathered if neighbour is not None and scene.prefetches else 0.0
-    return scene.root_gathered + costs.gathered + ahead
+    return scene.root.gathered + costs.gathered + ahead
 
 
 def _alive_copies(scene: Scene, counts: Counts) -> float:
