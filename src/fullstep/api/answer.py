@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fullstep.calibration import compare_with_pilot, outrank
+from fullstep.errors import Fault, InputError
 from fullstep.job import Job, Worksheet, complete
 from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate
 from fullstep.physics import estimate_memory
@@ -22,9 +23,18 @@ def compare(*worksheets: Worksheet) -> tuple[Answer, ...]:
     """The answers to several worksheets, in their order, to be put side by side.
 
     Raises:
-        InputError: a worksheet is at fault
+        InputError: a worksheet is at fault; the faults of all of them together
     """
-    return tuple(estimate(worksheet) for worksheet in worksheets)
+    jobs: list[Job] = []
+    faults: list[Fault] = []
+    for worksheet in worksheets:
+        try:
+            jobs.append(complete(worksheet))
+        except InputError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise InputError(*faults)
+    return tuple(map(size, jobs))
 
 
 def size(job: Job) -> Answer:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK, EXIT_OURS
-from fullstep.cli.worksheet_arguments import add_worksheet_arguments, states_anything, worksheets_from
+from fullstep.cli.worksheet_arguments import add_worksheet_arguments, jobs_from, states_anything
 from fullstep.errors import Fault, InputError
 from fullstep.job import Worksheet
 from fullstep.ledger import Answer
@@ -29,10 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.jsonl:
         return _stream(arguments)
     from fullstep.api.answer import size  # noqa: PLC0415 (after the arguments are known to be good)
-    from fullstep.job import complete  # noqa: PLC0415
 
-    worksheets = worksheets_from(arguments)
-    jobs = [complete(worksheet) for worksheet in worksheets]
+    jobs = jobs_from(arguments)
     answers = [size(job) for job in jobs]
     if arguments.json:
         from fullstep.report.json import answer_as_dict, dump  # noqa: PLC0415
@@ -43,13 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
         from fullstep.report.comparison import Column, comparison_text  # noqa: PLC0415
         from fullstep.report.paper import Paper  # noqa: PLC0415
 
-        columns = [Column(sheet.origin, job, answer) for sheet, job, answer in zip(worksheets, jobs, answers, strict=True)]
+        columns = [Column(job.worksheet.origin, job, answer) for job, answer in zip(jobs, answers, strict=True)]
         sys.stdout.write(comparison_text(columns, Paper.of(sys.stdout)))
     else:
         from fullstep.report.paper import Paper  # noqa: PLC0415
         from fullstep.report.text import answer_text  # noqa: PLC0415
 
-        helps = _remedies(worksheets[0]) if _fails(answers[0]) else []
+        helps = _remedies(jobs[0].worksheet) if _fails(answers[0]) else []
         sys.stdout.write(answer_text(jobs[0], answers[0], Paper.of(sys.stdout), helps))
         if _fails(answers[0]) and jobs[0].machine.card is not None:
             sys.stdout.write("  Combinations of changes: fullstep plan\n")

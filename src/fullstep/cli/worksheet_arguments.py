@@ -7,8 +7,10 @@ from typing import Any
 
 from fullstep.errors import Fault, InputError
 from fullstep.job import (
+    Job,
     Worksheet,
     apply_overrides,
+    complete,
     flag_overrides,
     read_mapping,
     set_overrides,
@@ -46,28 +48,37 @@ def worksheet_from(arguments: argparse.Namespace, model_if_none: str | None = No
     Raises:
         InputError: it cannot be read, or what the file and the flags say together is not allowed
     """
-    return _worksheet(arguments.worksheets, _overrides(arguments), model_if_none)
+    overrides, faults = _overrides(arguments)
+    worksheet = None
+    try:
+        worksheet = _worksheet(arguments.worksheets, overrides, model_if_none, bool(faults))
+        if faults:
+            complete(worksheet)
+    except InputError as error:
+        faults.extend(error.faults)
+    if faults or worksheet is None:
+        raise InputError(*faults)
+    return worksheet
 
 
-def worksheets_from(arguments: argparse.Namespace) -> list[Worksheet]:
-    """All worksheets of a command; flags are laid over each of them.
+def jobs_from(arguments: argparse.Namespace) -> list[Job]:
+    """All worksheets of a command, completed; flags are laid over each of them.
 
     Raises:
         InputError: one cannot be read or is not allowed; the faults of all of them together
     """
-    overrides = _overrides(arguments)
+    overrides, faults = _overrides(arguments)
     if arguments.worksheets.count("-") > 1:
-        raise InputError(Fault("-", "standard input twice", "once", "It can be read only once."))
-    worksheets: list[Worksheet] = []
-    faults: list[Fault] = []
-    for path in arguments.worksheets or [None]:
+        faults.append(Fault("-", "standard input twice", "once", "It can be read only once."))
+    jobs: list[Job] = []
+    for path in dict.fromkeys(arguments.worksheets) if faults else arguments.worksheets or [None]:
         try:
-            worksheets.append(_worksheet(path, overrides))
+            jobs.append(complete(_worksheet(path, overrides, None, bool(faults))))
         except InputError as error:
             faults.extend(error.faults)
     if faults:
         raise InputError(*faults)
-    return worksheets
+    return jobs
 
 
 def states_anything(arguments: argparse.Namespace) -> bool:
@@ -76,11 +87,13 @@ def states_anything(arguments: argparse.Namespace) -> bool:
     return bool(arguments.worksheets or arguments.set or flags)
 
 
-def _worksheet(path: str | None, overrides: dict[str, Any], model_if_none: str | None = None) -> Worksheet:
+def _worksheet(path: str | None, overrides: dict[str, Any], model_if_none: str | None, tried: bool) -> Worksheet:
+    """The worksheet in a file, or of flags alone. ``tried``: keys were given that could not be read, so that there is more than none."""
     if path is None:
         if not overrides:
             example = "fullstep plan --model meta-llama/Llama-3.1-8B --gpu H100-SXM --gpus 8"
-            raise InputError(Fault("worksheet", "none is given", "a file, - for standard input, or flags", f"For example: {example}"))
+            none = Fault("worksheet", "none is given", "a file, - for standard input, or flags", f"For example: {example}")
+            raise InputError(*([] if tried else [none]))
         return worksheet_from_mapping(_with_model(apply_overrides({}, overrides), model_if_none), "flags")
     mapping, origin, lines = read_mapping(path)
     return worksheet_from_mapping(_with_model(apply_overrides(mapping, overrides), model_if_none), origin, lines)
@@ -92,7 +105,16 @@ def _with_model(mapping: Any, model_if_none: str | None) -> Any:
     return {**mapping, "model": {"name": model_if_none}}
 
 
-def _overrides(arguments: argparse.Namespace) -> dict[str, Any]:
+def _overrides(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[Fault]]:
+    """The keys that the command line states, and what of it names no key."""
     stated = vars(arguments)
-    pairs = [(name.removeprefix(_KEY), text) for name, text in stated.items() if name.startswith(_KEY) and text is not None]
-    return {**flag_overrides(pairs), **set_overrides(arguments.set)}
+    overrides = flag_overrides(
+        (name.removeprefix(_KEY), text) for name, text in stated.items() if name.startswith(_KEY) and text is not None
+    )
+    faults: list[Fault] = []
+    for text in arguments.set:
+        try:
+            overrides |= set_overrides([text])
+        except InputError as error:
+            faults.extend(error.faults)
+    return overrides, faults

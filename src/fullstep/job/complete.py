@@ -14,7 +14,7 @@ from fullstep.job.defaults.method import method_of
 from fullstep.job.defaults.precision import optimizer_of, precision_of
 from fullstep.job.defaults.run import checkpoint_of, data_of, evaluation_of, goal_of
 from fullstep.job.defaults.step import batch_of, settle_framework, step_of
-from fullstep.job.habits import habits_of
+from fullstep.job.habits import habits_of, transformers_numbers
 from fullstep.job.job import Job
 from fullstep.job.shapes import shape_of
 from fullstep.job.validation import raise_all
@@ -26,10 +26,33 @@ def complete(worksheet: Worksheet) -> Job:
     """The job that a worksheet describes.
 
     Raises:
-        InputError: the worksheet contradicts itself, or its model or card is not there; all faults together.
-        UnsupportedError: the worksheet is sound, but asks for what the formulas do not cover.
+        InputError: the worksheet contradicts itself, its model or card is not there, or (UnsupportedError, where this is all) it is
+            sound, but asks for what the formulas do not cover; all faults together.
     """
     filler = Filler(worksheet)
+    job = _job(filler)
+    if filler.faults:
+        raise_all(filler.faults + filler.uncovered, worksheet.origin)
+    if filler.uncovered or job is None:
+        raise UnsupportedError(*filler.uncovered)
+    return job
+
+
+def further_faults(worksheet: Worksheet, faulty: frozenset[str]) -> list[Fault]:
+    """What else is wrong with a worksheet some of whose keys could not be read, as far as it does not hang on those.
+
+    Args:
+        worksheet: what could be read
+        faulty: keys and sections that could not
+    """
+    filler = Filler(worksheet, faulty)
+    _job(filler)
+    return filler.faults + filler.uncovered
+
+
+def _job(filler: Filler) -> Job | None:
+    """Everything filled in; None where something is wrong, of which the filler has a note."""
+    worksheet = filler.worksheet
     section = worksheet.section
     shape = _shape(filler)
     machine_keys, layout_keys, step_keys = section("machine"), section("layout"), section("step")
@@ -41,6 +64,7 @@ def complete(worksheet: Worksheet) -> Job:
     shards = shards_of(filler, layout_keys, data_parallel, gpus)
     version = step_keys.get("framework_version")
     habits = habits_of(filler.framework, version, filler.implementation, sharded_by(filler.strategy))
+    filler.transformers = transformers_numbers(filler.framework, habits.version)
     method = method_of(filler, section("method"), shape)
     precision = precision_of(filler, section("precision"))
     optimizer = optimizer_of(filler, section("optimizer"), precision)
@@ -56,9 +80,8 @@ def complete(worksheet: Worksheet) -> Job:
         filler, shape=shape, method=method, precision=precision, optimizer=optimizer, batch=batch, step=step, layout=layout, machine=machine
     )
     find_impossible_figures(filler, machine)
-    raise_all(filler.faults, worksheet.origin)
-    if filler.uncovered or shape is None:
-        raise UnsupportedError(*filler.uncovered)
+    if filler.faults or filler.uncovered or shape is None:
+        return None
     return Job(
         shape=shape, method=method, precision=precision, optimizer=optimizer, batch=batch, step=step, layout=layout, machine=machine,
         data=data, evaluation=evaluation, checkpoint=checkpoint, goal=goal,
@@ -72,6 +95,8 @@ def complete(worksheet: Worksheet) -> Job:
 
 def _shape(filler: Filler) -> ModelShape | None:
     model = filler.worksheet.section("model")
+    if filler.is_faulty("model.config") or ("config" not in model and filler.is_faulty("model.name")):
+        return None
     try:
         shape = shape_of(model)
     except UnsupportedError as error:

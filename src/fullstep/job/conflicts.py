@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from fullstep.job.defaults.filler import Filler
+from fullstep.job.defaults.filler import RANK_KEYS, Filler
 from fullstep.job.job import Batch, Layout, Machine, Method, Optimizer, Precision, Step
 from fullstep.models import ModelShape
 from fullstep.quantities import GB, GIB
 
 _COUNTERS = ("allocated_peak_gib", "reserved_peak_gib", "device_peak_gib")
 """keys of [measured], each inside the next"""
+_ROWS = ("batch.accumulation", "batch.global_rows", "batch.micro_batch", *RANK_KEYS)
+"""what the accumulation hangs on"""
 
 
 def find_conflicts(
@@ -23,13 +25,16 @@ def find_conflicts(
     if optimizer.in_backward and batch.accumulation > 1:
         found = f"true with batch.accumulation = {batch.accumulation}"
         remedy = "Gradients that are freed at once cannot be accumulated."
-        filler.fault("optimizer.in_backward", found, "false, or batch.accumulation = 1", remedy)
+        filler.fault("optimizer.in_backward", found, "false, or batch.accumulation = 1", remedy, _ROWS)
     if step.attention == "flash" and precision.weights == precision.compute == "float32":
         remedy = "Flash attention computes in bfloat16 or float16."
-        filler.fault("step.attention", '"flash" with float32 weights and compute', "eager, sdpa", remedy)
+        beside = ("precision.weights", "precision.compute")
+        filler.fault("step.attention", '"flash" with float32 weights and compute', "eager, sdpa", remedy, beside)
     resharded = layout.reshard_after_forward
     if type(resharded) is int and layout.shards % resharded:
-        filler.fault("layout.reshard_after_forward", f"{resharded} with {layout.shards} shards", "true, false or a divisor of the shards")
+        found = f"{resharded} with {layout.shards} shards"
+        allowed = "true, false or a divisor of the shards"
+        filler.fault("layout.reshard_after_forward", found, allowed, beside=("layout.shards", *RANK_KEYS))
     _positions(filler, shape, batch)
 
 
@@ -46,7 +51,8 @@ def find_impossible_figures(filler: Filler, machine: Machine) -> None:
         if total_bytes is not None and peak_gib * GIB > total_bytes:
             there = total_bytes / GIB
             remedy = "A step that ran cannot have held more: is machine.gpu the card of the pilot, and the figure in GiB?"
-            filler.fault(f"measured.{key}", f"{peak_gib} GiB on a card of {there:.2f} GiB", f"at most {there:.2f}", remedy)
+            found = f"{peak_gib} GiB on a card of {there:.2f} GiB"
+            filler.fault(f"measured.{key}", found, f"at most {there:.2f}", remedy, ("machine.gpu_memory_gib",))
 
 
 def _whole_card_bytes(filler: Filler, machine: Machine) -> int | None:

@@ -45,7 +45,16 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     >>> did_you_mean("micro_batches", ["micro_batch", "accumulation"])
     'Did you mean "micro_batch"?'
     """
+    found = nearest(word, known)
+    return f'Did you mean "{found}"?' if found else ""
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The nearest spelling among the known ones, if any is near.
+
+    >>> nearest("modle", ["model", "machine"]), nearest("x", ["model"])
+    ('model', None)
+    """
     from difflib import get_close_matches  # noqa: PLC0415 - only a wrong word pays for it
 
-    found = get_close_matches(word[:60].lower(), known, 1, 0.6)
-    return f'Did you mean "{found[0]}"?' if found else ""
+    return next(iter(get_close_matches(word[:60].lower(), known, 1, 0.6)), None)

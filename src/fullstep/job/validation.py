@@ -7,7 +7,7 @@ from typing import Any
 
 from fullstep.errors import Fault, InputError
 from fullstep.job.keys import BY_DOTTED, BY_SECTION, SECTIONS, allowed_text
-from fullstep.job.refusal import Refused, describe, did_you_mean
+from fullstep.job.refusal import Refused, describe, did_you_mean, nearest
 from fullstep.job.values import CHECKS, TIMES
 from fullstep.job.worksheet import Lines, Worksheet, no_lines, place
 
@@ -44,10 +44,14 @@ def worksheet_from_mapping(mapping: object, origin: str = "worksheet", lines: Li
     if machine:
         validation.split_count(machine)
     model = values.get("model")
-    if not (model and ("name" in model or "config" in model)) and not validation.faults:
+    if not (model and ("name" in model or "config" in model)) and not validation.doubts_model():
         validation.fault("model", "no model", "model.name or model.config", 'For example model.name = "meta-llama/Llama-3.1-8B".')
-    raise_all(validation.faults, origin)
-    return Worksheet(values, origin, lines)
+    worksheet = Worksheet(values, origin, lines)
+    if validation.faults:
+        from fullstep.job.complete import further_faults  # noqa: PLC0415 - above this module, and for what is wrong only
+
+        raise_all(validation.faults + further_faults(worksheet, frozenset(validation.faulty)), origin)
+    return worksheet
 
 
 def raise_all(faults: list[Fault], origin: str) -> None:
@@ -61,18 +65,25 @@ def raise_all(faults: list[Fault], origin: str) -> None:
 class _Validation:
     """What was read of one worksheet so far, and what is wrong with it."""
 
-    __slots__ = ("faults", "lines", "origin", "values")
+    __slots__ = ("faults", "faulty", "lines", "origin", "values")
 
     def __init__(self, origin: str, lines: Lines) -> None:
         self.origin = origin
         self.lines = lines
         self.values: dict[str, Any] = {}
         self.faults: list[Fault] = []
+        self.faulty: set[str] = set()
+        """keys and sections that could not be read, or that a misspelt one was meant for"""
+
+    def doubts_model(self) -> bool:
+        """Something of the section model could not be read."""
+        return any(key.partition(".")[0] == "model" for key in self.faulty)
 
     def fault(self, dotted: str, found: str, allowed: str, remedy: str = "") -> None:
         section, _, name = dotted.rpartition(".")
         line = self.lines(section, name) if section else self.lines(name)
         self.faults.append(Fault(place(self.origin, line, dotted[:90]), found, allowed, remedy))
+        self.faulty.add(dotted)
 
     def read_section(self, section: str, entries: object) -> None:
         """One section; an empty one (null in YAML) counts as left out."""
@@ -102,6 +113,7 @@ class _Validation:
         known = list(BY_SECTION[section])
         elsewhere = [key.dotted for key in BY_DOTTED.values() if key.name == word]
         remedy = f"There is {' and '.join(elsewhere)}." if elsewhere else did_you_mean(word, known)
+        self.faulty.update(elsewhere or [f"{section}.{nearest(word, known)}"])
         self.fault(f"{section}.{word}", "unknown key", ", ".join(known), remedy)
 
     def read_top(self, name: object, value: object) -> None:
@@ -116,6 +128,7 @@ class _Validation:
         word = name[:60] if isinstance(name, str) else describe(name)
         owners = [key.dotted for key in BY_DOTTED.values() if word in (key.name, key.dotted)]
         remedy = f"It belongs in a section: {' or '.join(owners)}." if owners else did_you_mean(word, ["schema", *SECTIONS])
+        self.faulty.update(owners or [nearest(word, list(SECTIONS)) or word])
         self.faults.append(
             Fault(place(self.origin, self.lines(word), word), "unknown section or key", f"schema, {', '.join(SECTIONS)}", remedy)
         )
@@ -131,7 +144,15 @@ class _Validation:
             stated = machine.get(other)
             if type(stated) is type(said[other]) and stated != said[other]:
                 found = f"{describe(text)}, but machine.{other} is {describe(stated)}"
-                self.fault(f"machine.{key}", found, "both alike, or one of the two")
+                self._fault_of_count(machine, key, found, "both alike, or one of the two")
             elif not 1 <= int(match[1]) <= BY_DOTTED["machine.gpus"].high:
-                self.fault(f"machine.{key}", describe(text), allowed_text(BY_DOTTED["machine.gpus"]))
-            machine.update(said)
+                self._fault_of_count(machine, key, describe(text), allowed_text(BY_DOTTED["machine.gpus"]))
+            else:
+                machine.update(said)
+
+    def _fault_of_count(self, machine: dict[str, Any], key: str, found: str, allowed: str) -> None:
+        """Neither key of the two says anything then."""
+        self.fault(f"machine.{key}", found, allowed)
+        for name in ("gpu", "gpus"):
+            machine.pop(name, None)
+            self.faulty.add(f"machine.{name}")

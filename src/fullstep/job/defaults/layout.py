@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fullstep.job.defaults.filler import Filler
+from fullstep.job.defaults.filler import RANK_KEYS, Filler
 from fullstep.job.habits import Habits
 from fullstep.job.job import Layout
 
@@ -49,7 +49,7 @@ def settle_strategy(filler: Filler, values: Mapping[str, Any], gpus: int, nodes:
         usual = "megatron" if filler.framework == "megatron" and "megatron" in allowed else allowed[0]
         implementation = filler.take(values, "implementation", "layout.implementation", usual, f"usual for {strategy}")
     elif implementation not in allowed:
-        filler.fault("layout.implementation", f'"{implementation}" with layout.strategy "{strategy}"', ", ".join(allowed))
+        filler.fault("layout.implementation", f'"{implementation}" with layout.strategy "{strategy}"', ", ".join(allowed), beside=RANK_KEYS)
     filler.strategy, filler.implementation = strategy, implementation
 
 
@@ -63,13 +63,13 @@ def data_parallel_ranks(filler: Filler, values: Mapping[str, Any], gpus: int, no
             stated = [name for name in ("tensor", "pipeline", "context") if values.get(name, 1) > 1]
             text = " * ".join(f"{name} {values[name]}" for name in stated)
             allowed = "degrees whose product divides machine.gpus * machine.nodes"
-            filler.fault(f"layout.{stated[0]}", f"{text} does not divide {ranks} GPUs", allowed)
+            filler.fault(f"layout.{stated[0]}", f"{text} does not divide {ranks} GPUs", allowed, beside=RANK_KEYS)
             return 1
         _uncovered_degrees(filler, values)
     if strategy == "single" and ranks > 1:
         remedy = 'Use "ddp" for a replica per GPU, "fsdp" to divide the state, or machine.gpus = 1 and machine.nodes = 1.'
         allowed = "ddp, zero1, zero2, zero3, fsdp, fsdp_grad_op, hsdp, layer_split"
-        filler.fault("layout.strategy", f'"single" on {ranks} GPUs', allowed, remedy)
+        filler.fault("layout.strategy", f'"single" on {ranks} GPUs', allowed, remedy, RANK_KEYS)
     if strategy == "layer_split":
         if nodes > 1:
             remedy = "One process drives all its GPUs: set machine.nodes = 1."
@@ -95,7 +95,8 @@ def shards_of(filler: Filler, values: Mapping[str, Any], data_parallel: int, gpu
     if strategy not in SHARDED:
         if values.get("shards", 1) > 1:
             remedy = "Take the key out, or use a strategy that divides state: zero1, zero2, zero3, fsdp, hsdp."
-            filler.fault("layout.shards", f'{values["shards"]} with layout.strategy "{strategy}", which divides nothing', "1", remedy)
+            found = f'{values["shards"]} with layout.strategy "{strategy}", which divides nothing'
+            filler.fault("layout.shards", found, "1", remedy, RANK_KEYS)
         return 1
     if "shards" not in values:
         if strategy == "hsdp" and data_parallel % gpus == 0:
@@ -106,7 +107,8 @@ def shards_of(filler: Filler, values: Mapping[str, Any], data_parallel: int, gpu
         divisors = [number for number in range(1, min(data_parallel, 4096) + 1) if data_parallel % number == 0]
         near = sorted(sorted(divisors, key=lambda number: abs(number - shards))[:3])
         allowed = f"a divisor of the {data_parallel} data-parallel ranks"
-        filler.fault("layout.shards", f"{shards} on {data_parallel} data-parallel ranks", allowed, f"Nearest: {', '.join(map(str, near))}.")
+        found = f"{shards} on {data_parallel} data-parallel ranks"
+        filler.fault("layout.shards", found, allowed, f"Nearest: {', '.join(map(str, near))}.", RANK_KEYS)
         return 1
     return shards
 

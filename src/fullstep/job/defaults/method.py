@@ -63,7 +63,8 @@ def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | Non
 def _full(filler: Filler, values: Mapping[str, Any], objective: Any) -> Method:
     if values.get("quantization", "none") != "none":
         found = f'"{values["quantization"]}" with method.kind "full"'
-        filler.fault("method.quantization", found, "none", 'A quantized base stays frozen: use an adapter (method.kind = "qlora").')
+        remedy = 'A quantized base stays frozen: use an adapter (method.kind = "qlora").'
+        filler.fault("method.quantization", found, "none", remedy, ("method.kind",))
     idle = [name for name in ("rank", "targets", "dropout", "double_quantization", "upcast_unquantized") if name in values]
     idle += ["train_modules"] if values.get("train_modules") else []
     if idle:
@@ -130,7 +131,8 @@ def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelS
     found = tuple(dict.fromkeys(last for name in stated if (last := name.rpartition(".")[2]) in known))
     if not found:
         shown = ", ".join(name[:60] for name in stated[:8]) or "an empty list"
-        filler.fault("method.targets", f"{shown}: no module of {shape.name}", f'"all-linear" or some of {", ".join(sorted(known))}')
+        allowed = f'"all-linear" or some of {", ".join(sorted(known))}'
+        filler.fault("method.targets", f"{shown}: no module of {shape.name}", allowed, beside=("method.kind",))
         return ()
     if len(found) < len(stated):
         missing = [name for name in stated if name.rpartition(".")[2] not in known]

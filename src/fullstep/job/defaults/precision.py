@@ -31,7 +31,8 @@ def precision_of(filler: Filler, values: Mapping[str, Any]) -> Precision:
         if master and not low:
             key = "precision.weights" if full else "precision.adapters"
             found = f"true, but what trains is float32 already ({key})"
-            filler.fault("precision.master_weights", found, "false", "Or train bfloat16 or float16 weights.")
+            beside = ("method.kind", "precision.weights", "precision.adapters")
+            filler.fault("precision.master_weights", found, "false", "Or train bfloat16 or float16 weights.", beside)
     else:
         keeps = strategy in ZERO or "megatron" in (filler.implementation, filler.framework)
         why = "DeepSpeed and Megatron keep them beside bfloat16 and float16 weights" if keeps and low else "no separate copy in this set-up"

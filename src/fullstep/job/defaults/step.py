@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fullstep.job.defaults.filler import Filler
+from fullstep.job.defaults.filler import RANK_KEYS, Filler
 from fullstep.job.habits import Habits
 from fullstep.job.job import Batch, Step
+
+_PASS_KEYS = ("batch.micro_batch", *RANK_KEYS)
+"""what the rows of one forward pass over all ranks hang on"""
 
 
 def batch_of(filler: Filler, values: Mapping[str, Any], data_parallel: int) -> Batch:
@@ -21,7 +24,8 @@ def batch_of(filler: Filler, values: Mapping[str, Any], data_parallel: int) -> B
     else:
         useful = take(values, "mean_sample_tokens", "batch.mean_sample_tokens", sequence, "padding is not stated")
     if useful > sequence:
-        filler.fault("batch.mean_sample_tokens", f"{useful} in rows of {sequence} tokens", f"at most batch.sequence_tokens ({sequence})")
+        found, allowed = f"{useful} in rows of {sequence} tokens", f"at most batch.sequence_tokens ({sequence})"
+        filler.fault("batch.mean_sample_tokens", found, allowed, beside=("batch.sequence_tokens",))
     return Batch(
         sequence_tokens=sequence,
         micro_batch=rows,
@@ -40,7 +44,8 @@ def _accumulation(filler: Filler, values: Mapping[str, Any], rows: int, data_par
         below, above = wanted // pass_rows * pass_rows, -(-wanted // pass_rows) * pass_rows
         near = f"{below} or {above}" if below else f"{above}"
         text = f"{wanted} rows do not divide by {rows} rows * {data_parallel} data-parallel ranks"
-        filler.fault("batch.global_rows", text, f"a multiple of {pass_rows}", f"Nearest: {near}. Or change batch.micro_batch.")
+        remedy = f"Nearest: {near}. Or change batch.micro_batch."
+        filler.fault("batch.global_rows", text, f"a multiple of {pass_rows}", remedy, _PASS_KEYS)
         return 1
     needed: int = wanted // pass_rows
     stated = values.get("accumulation")
@@ -49,7 +54,7 @@ def _accumulation(filler: Filler, values: Mapping[str, Any], rows: int, data_par
     elif stated != needed:
         text = f"{stated}, but batch.global_rows = {wanted} needs {needed}"
         remedy = f"Or batch.global_rows = {stated * pass_rows}; one of the two keys is enough."
-        filler.fault("batch.accumulation", text, f"{needed}", remedy)
+        filler.fault("batch.accumulation", text, f"{needed}", remedy, _PASS_KEYS)
     return needed
 
 
