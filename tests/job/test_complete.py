@@ -169,6 +169,29 @@ def test_no_gpu_leaves_the_card_open() -> None:
     assert "machine.gpu" in [assumption.key for assumption in it.assumptions]
 
 
+EXPERTS = ("experts.gate_up_proj", "experts.down_proj", "gate.weight")
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+MIXTRAL = {"model_type": "mixtral", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "stated", "targets"),
+    [
+        ("5.23", "lora", "all-linear", {*ATTENTION, *EXPERTS}),
+        ("5.23", "dora", "all-linear", {*ATTENTION}),  # peft adapts parameters by LoRA alone
+        ("5.23", "lora", ["w1", "w3"], {"experts.gate_up_proj"}),
+        ("5.23", "lora", ["q_proj", "gate"], {"q_proj", "gate.weight"}),
+        ("4.57", "lora", "all-linear", {*ATTENTION, *EXPERTS}),  # modules like all others
+        ("4.57", "dora", ["q_proj", "w2"], {"q_proj", "experts.down_proj"}),
+    ],
+)
+def test_experts_among_the_targets(version: str, kind: str, stated: Any, targets: set[str]) -> None:
+    keys: dict[str, Any] = {"method__kind": kind, "method__targets": stated, "step__framework_version": version}
+    it = job(model__config=MIXTRAL, **keys)
+    assert set(it.method.targets) == targets
+    assert it.method.stacked_experts == (version == "5.23")
+
+
 def test_targets_by_name_path_and_all_linear() -> None:
     assert job(method__kind="lora", method__targets="all-linear").method.targets == ALL_LINEAR
     assert job(method__kind="lora", method__targets=["self_attn.q_proj", "q_proj", "lm_head"]).method.targets == ("q_proj", "lm_head")

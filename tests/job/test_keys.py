@@ -51,7 +51,7 @@ def test_every_key_reaches_the_job() -> None:
         "storage_write_gb_s": "storage_write_bytes_per_second", "storage_read_gb_s": "storage_read_bytes_per_second",
     }  # fmt: skip
     becomes_another = {"global_rows"}
-    derived = {"data_parallel", "usable_bytes"}
+    derived = {"data_parallel", "stacked_experts", "usable_bytes"}
     for section, part in parts.items():
         expected = {renamed.get(name, name) for name in BY_SECTION[section]} - becomes_another
         assert {field.name for field in fields(part)} - derived == expected, section

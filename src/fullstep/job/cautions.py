@@ -75,9 +75,10 @@ CAUTIONS: dict[str, CautionKind] = {
         "Padded rows make a step as large as its longest row. Size for the configured length, and run the longest rows first.",
     ),
     "F102": CautionKind(
-        "Adapters on stacked experts are not counted",
-        "transformers 5 keeps all experts of a block in one parameter. peft adapts it by building the whole changed parameter in"
-        " every forward pass, which the formulas do not cover. Adapt attention only, or measure.",
+        "Adapters on stacked experts make whole parameters",
+        "transformers 5 keeps all experts of a block in one parameter. peft adapts it by adding the adapter's product to it: a second"
+        " copy of all experts of the block, kept until backward. Adapt attention only (method.targets) or recompute"
+        " (step.activation_checkpointing), which leaves one block's copy at a time. peft takes no dropout there.",
     ),
     "F103": CautionKind(
         "The experts are not quantized",

@@ -13,6 +13,8 @@ from fullstep.quantities import DType
 
 _TABLE = Path(__file__).parent / "data" / "habits.json"
 _NUMBERS = re.compile(r"[0-9]+")
+HUGGING_FACE = ("transformers", "axolotl", "llamafactory", "fms_acceleration", "unsloth", "deepspeed")
+"""frameworks whose models are the classes of transformers and whose checkpointing is its Trainer's"""
 
 
 class Habits(NamedTuple):
@@ -38,13 +40,14 @@ def version_numbers(version: str) -> tuple[int, ...]:
     return numbers or (10**6,)
 
 
+@lru_cache(maxsize=512)
 def transformers_numbers(framework: str, version: str) -> tuple[int, ...] | None:
     """Version of transformers whose model classes a framework runs; its newest where unknown, None for one with models of its own.
 
     >>> transformers_numbers("fms_acceleration", "4.45.2"), transformers_numbers("torchtitan", "0.2")
     ((4, 45, 2), None)
     """
-    if framework in ("torchtune", "torchtitan", "megatron", "litgpt"):
+    if framework not in HUGGING_FACE:
         return None
     states_it = framework == "transformers" or _table()[framework].get("version_of") == "transformers"
     return version_numbers(version if states_it else _table()["transformers"]["newest"])

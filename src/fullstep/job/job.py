@@ -42,6 +42,8 @@ class Method:
     """module names of the model's class that carry adapters, already resolved from "all-linear" or peft's default; () for full"""
     train_modules: tuple[str, ...]
     dropout: float
+    stacked_experts: bool
+    """targets that are experts are adapted as the one parameter that transformers 5 has of them, not as modules"""
     quantization: Quantization
     double_quantization: bool
     upcast_unquantized: bool

@@ -33,8 +33,20 @@ class Linear:
     bias: bool = False
     copies: int = 1
     stacked: bool = False
-    """a bare parameter, not an ``nn.Linear``: experts that are one three-dimensional parameter, routers of a class of their own;
-    adapters and 4-bit layers do not see it"""
+    """a bare parameter in transformers 5, not an ``nn.Linear``: experts that are one three-dimensional parameter, routers of a class
+    of their own; 4-bit layers do not see it"""
+
+    @property
+    def adapter_target(self) -> str:
+        """Its name among the targets of an adapter: parameters of stacked experts and routers have names that no module has."""
+        if not self.stacked:
+            return self.name
+        return f"experts.{self.name}" if self.copies > 1 else f"{self.name}.weight"
+
+    @property
+    def is_joined_experts(self) -> bool:
+        """Gate and up of experts, which are two modules where experts are modules."""
+        return self.role == "gate_up" and self.copies > 1
 
     @property
     def weight_elements(self) -> int:

@@ -14,14 +14,9 @@ from fullstep.physics.memory.framework import (
     prefetches_units,
     repeats_keys,
     transformers_version,
-    version_number,
 )
 
 Make = Callable[..., Job]
-
-
-def test_versions_are_compared_as_numbers() -> None:
-    assert version_number("4.9.0") < version_number("4.48.1") < version_number("5.0") < version_number("newest")
 
 
 def test_another_frameworks_version_says_nothing_of_transformers(eight_billion: Make) -> None:

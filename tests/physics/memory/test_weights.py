@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fullstep.job import Job
+import pytest
+
+from fullstep.job import Job, complete, worksheet_from_mapping
 from fullstep.physics.memory.optimizer import state_bytes
 from fullstep.physics.memory.weights import gradient_bytes, trainable, weight_bytes, whole_module_elements
 
@@ -39,6 +41,20 @@ def test_lora_adds_rank_times_both_sides(eight_billion: Make) -> None:
     assert trainable(job).total == ADAPTERS == 41_943_040
     assert weight_bytes(job).total == 2 * PARAMETERS + 4 * ADAPTERS
     assert gradient_bytes(job) + state_bytes(job) == 12 * ADAPTERS
+
+
+@pytest.mark.parametrize(
+    ("version", "per_expert"), [("5.23", 8 * (16 + 2 * 32) + 4 * (32 + 16)), ("4.57", 2 * 4 * (16 + 32) + 4 * (32 + 16))]
+)
+def test_adapters_of_experts(version: str, per_expert: int) -> None:
+    """Width 16, experts of 32: gate and up are one parameter with twice the rank, or two modules; down is one either way."""
+    config = {"model_type": "mixtral", "hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
+    worksheet = {
+        "model": {"config": config | {"num_key_value_heads": 1, "num_local_experts": 3}},
+        "method": {"kind": "lora", "rank": 4, "targets": ["w1", "w2", "w3"]},
+        "step": {"framework_version": version},
+    }
+    assert trainable(complete(worksheet_from_mapping(worksheet, "experts"))).total == 3 * per_expert
 
 
 def test_dora_adds_a_magnitude_per_output(eight_billion: Make) -> None:

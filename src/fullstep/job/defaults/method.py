@@ -9,7 +9,7 @@ from typing import Any
 from fullstep.job.defaults.filler import Filler
 from fullstep.job.job import Method
 from fullstep.job.keys import COVERED_METHODS, COVERED_OBJECTIVES, REFUSED_OBJECTIVES, TRACED_METHODS
-from fullstep.models import ModelShape
+from fullstep.models import EXPERT_TARGETS, ModelShape
 
 LORA_FAMILY = frozenset(("lora", "qlora", "dora"))
 IA3_TARGETS: dict[str, tuple[str, ...]] = {
@@ -53,6 +53,7 @@ def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | Non
         targets=_targets(filler, values, kind, shape) if shape is not None else (),
         train_modules=_train_modules(filler, values, shape),
         dropout=take(values, "dropout", "method.dropout", 0, "peft's default") if kind in LORA_FAMILY else values.get("dropout", 0),
+        stacked_experts=filler.transformers is not None and filler.transformers >= (5,),
         quantization=quantization,
         double_quantization=double,
         upcast_unquantized=upcast,
@@ -71,7 +72,7 @@ def _full(filler: Filler, values: Mapping[str, Any], objective: Any) -> Method:
         text = ", ".join(f"method.{name}" for name in idle)
         filler.caution("F001", f"{text} without effect: full fine-tuning has no adapter and no frozen base")
     return Method(
-        kind="full", rank=0, targets=(), train_modules=(), dropout=0, quantization="none",
+        kind="full", rank=0, targets=(), train_modules=(), dropout=0, stacked_experts=False, quantization="none",
         double_quantization=False, upcast_unquantized=False, objective=objective,
     )  # fmt: skip
 
@@ -108,7 +109,34 @@ def _quantization(filler: Filler, values: Mapping[str, Any], kind: str) -> tuple
 @lru_cache(maxsize=256)
 def _modules(shape: ModelShape) -> frozenset[str]:
     """Names of everything that an adapter may be told to train."""
-    return frozenset({linear.name for block in shape.blocks for linear in block.linears} | {shape.embedding_name, shape.head_name})
+    linears = {linear.name for block in shape.blocks for linear in block.linears}
+    return frozenset(linears | {shape.embedding_name, shape.head_name} | EXPERT_TARGETS.get(shape.model_type, {}).keys())
+
+
+@lru_cache(maxsize=256)
+def _stacked(shape: ModelShape) -> dict[str, str]:
+    """Names of stacked experts and routers, and those of the modules in their place, to the targets that they are."""
+    own = {linear.name: linear.adapter_target for block in shape.blocks for linear in block.linears if linear.stacked}
+    return own | EXPERT_TARGETS.get(shape.model_type, {})
+
+
+def _with_experts(filler: Filler, kind: str, shape: ModelShape, names: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Targets (None: all linear layers) with experts and routers among them.
+
+    Until transformers 5 these are modules like all others. Since then peft adapts the parameters in place of the modules' names, which
+    it takes away from dense layers of the same name; for LoRA only, and under "all-linear" for the types of EXPERT_TARGETS only.
+    """
+    stacked = _stacked(shape)
+    if names is None and (not stacked or filler.transformers is None):
+        return shape.linear_names
+    if filler.transformers is not None and filler.transformers < (5,):
+        wanted = shape.linear_names if names is None else names
+        dense = [name for name in wanted if name in shape.linear_names]
+        return tuple(dict.fromkeys([*dense, *(target for name, target in stacked.items() if names is None or name in names)]))
+    if kind not in ("lora", "qlora") or (names is None and shape.model_type not in EXPERT_TARGETS):
+        return shape.linear_names if names is None else names
+    every = (*shape.linear_names, *stacked)
+    return tuple(dict.fromkeys(stacked.get(name, name) for name in (every if names is None else names)))
 
 
 def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelShape) -> tuple[str, ...]:
@@ -116,18 +144,17 @@ def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelS
         if "targets" in values:
             filler.caution("F001", f"method.targets without effect under {kind}")
         return ()
-    linears, known = shape.linear_names, _modules(shape)
+    known = _modules(shape)
     stated = values.get("targets")
     if stated is None:
         usual = IA3_TARGETS.get(shape.model_type, ()) if kind == "ia3" else shape.default_adapter_targets
         usual = tuple(name for name in usual if name in known)
         if usual:
             filler.take(values, "targets", "method.targets", usual, f"peft's default for {shape.model_type}")
-            return usual
-        filler.take(values, "targets", "method.targets", "all-linear", f"peft has no default for {shape.model_type}")
-        return linears
+            return _with_experts(filler, kind, shape, usual)
+        stated = filler.take(values, "targets", "method.targets", "all-linear", f"peft has no default for {shape.model_type}")
     if stated == "all-linear":
-        return linears
+        return _with_experts(filler, kind, shape, None)
     found = tuple(dict.fromkeys(last for name in stated if (last := name.rpartition(".")[2]) in known))
     if not found:
         shown = ", ".join(name[:60] for name in stated[:8]) or "an empty list"
@@ -138,7 +165,7 @@ def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelS
         missing = [name for name in stated if name.rpartition(".")[2] not in known]
         if missing:
             filler.caution("F002", f"no module of {shape.name} is called {', '.join(missing[:8])}: no adapter there")
-    return found
+    return _with_experts(filler, kind, shape, found)
 
 
 def _train_modules(filler: Filler, values: Mapping[str, Any], shape: ModelShape | None) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ Source: peft 0.21 tuners/lora/layer.py, lora/bnb.py, lora/dora.py, ia3/layer.py;
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fullstep.models import Linear
 from fullstep.physics.memory.kernels import AdapterKernels, Kernels
 from fullstep.physics.memory.tape import Tape
@@ -63,19 +65,51 @@ def adapted(tape: Tape, kernels: Kernels, tensors: tuple[int, int, int], shape: 
     if adapter.kind not in ("lora", "qlora", "dora"):
         return output
     if kernels.fused and kernels.quantized:  # one kernel for base and adapter: keeps its input, and what dropout left of it
-        gradient = adapter.rank * (shape.inputs + shape.outputs) * adapter.new_gradient
+        gradient = shape.copies * adapter.rank * (shape.inputs + shape.outputs) * adapter.new_gradient
         dropped = (tape.tensor(tokens * shape.inputs * kernels.compute),) if adapter.dropout else ()
         return tape.op((given, output), tape.size(output), saves=(given, *dropped), weight_gradient=gradient, trains=True, view=True)
-    scaled = _low_rank(tape, kernels, source, shape, tokens)
+    modules = 2 if shape.is_joined_experts else 1
+    scaled = [_low_rank(tape, kernels, source, replace(shape, outputs=shape.outputs // modules), tokens) for _ in range(modules)]
     if adapter.kind == "dora":
-        scaled = _magnitude(tape, adapter, (output, scaled), shape, tokens)
-    total = max(tape.size(output), tape.size(scaled))
-    joined = tape.op((output, scaled), total, view=total == tape.size(output))
+        scaled = [_magnitude(tape, adapter, (output, scaled[0]), shape, tokens)]
+    total = max(tape.size(output), sum(tape.size(part) for part in scaled))
+    joined = tape.op((output, *scaled), total, view=total == tape.size(output))
     return joined if total == tape.size(output) else tape.op((joined,), tape.size(output))
 
 
+def changed_parameter(tape: Tape, kernels: Kernels, shape: Linear) -> int:
+    """A parameter plus its adapter's product, made whole: what peft does to stacked experts and to routers that are no modules.
+
+    Kept until backward: the sum, ``copies * inputs * outputs * stored``, and the factors in the parameter's dtype. In backward the whole
+    parameter has a gradient for a moment.
+
+    Args:
+        tape: the block so far
+        kernels: with a low-rank adapter
+        shape: the parameter
+
+    Returns:
+        the sum
+
+    Source:
+        peft 0.21, tuners/lora/layer.py, ParamWrapper
+
+    Valid:
+        within 0.3 % of traces of mixtral, qwen3_moe, deepseek_v2 and deepseek_v3
+    """
+    adapter = kernels.adapter
+    assert adapter is not None
+    rank = adapter.rank * (2 if shape.is_joined_experts else 1)
+    elements = shape.copies * rank * (shape.inputs + shape.outputs)
+    factors = float(elements * kernels.stored) if kernels.stored != adapter.element_bytes else 0.0
+    return tape.op(
+        (), float(shape.weight_elements * kernels.stored), extra_saved=factors, trains=True,
+        backward_work=elements * kernels.stored, weight_gradient=elements * adapter.new_gradient,
+    )  # fmt: skip
+
+
 def _low_rank(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: float) -> int:
-    """scaling * B(A(dropout(x))): keeps the inputs of A and of B, and dropout's mask of one byte per element."""
+    """scaling * B(A(dropout(x))) : keeps the inputs of A and of B, and dropout's mask of one byte per element."""
     adapter = kernels.adapter
     assert adapter is not None
     inner = kernels.compute if kernels.autocast else adapter.element_bytes
@@ -89,11 +123,11 @@ def _low_rank(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: 
         entry = tape.op((entry,), elements * kernels.compute)
     low = tape.op(
         (entry,), tokens * adapter.rank * inner, saves=(entry,), trains=True,
-        weight_gradient=adapter.rank * shape.inputs * adapter.new_gradient,
+        weight_gradient=shape.copies * adapter.rank * shape.inputs * adapter.new_gradient,
     )  # fmt: skip
     high = tape.op(
         (low,), tokens * shape.outputs * inner, saves=(low,), trains=True,
-        weight_gradient=adapter.rank * shape.outputs * adapter.new_gradient,
+        weight_gradient=shape.copies * adapter.rank * shape.outputs * adapter.new_gradient,
     )  # fmt: skip
     return tape.op((high,), tape.size(high))
 

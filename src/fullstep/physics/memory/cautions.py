@@ -22,12 +22,14 @@ def memory_cautions(job: Job, peak: Instant) -> tuple[Caution, ...]:
 
 
 def _stacked_experts(job: Job) -> list[Caution]:
-    names = {linear.name for block in job.shape.blocks for linear in block.linears if linear.stacked and linear.copies > 1}
+    names = {linear.adapter_target for block in job.shape.blocks for linear in block.linears if linear.stacked and linear.copies > 1}
     if not names or job.method.kind == "full" or not stacks_experts(job):
         return []
     found = []
     if names & set(job.method.targets):
-        text = "adapters on stacked experts are not counted: peft builds whole expert matrices for them; measure such a run"
+        text = "adapters on stacked experts: each block keeps a changed copy of all its experts until its backward"
+        if job.method.dropout:
+            text += "; peft refuses method.dropout there"
         found.append(Caution("F102", text))
     if job.method.quantization != "none":
         dtype = "float32" if job.method.upcast_unquantized else job.precision.weights

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fullstep.job import Job
+from fullstep.job.habits import HUGGING_FACE
 from fullstep.models import Block
-from fullstep.physics.memory.framework import HUGGING_FACE, asks_for_grouped_keys, repeats_keys, stacks_experts, transformers_version
+from fullstep.physics.memory.framework import asks_for_grouped_keys, repeats_keys, stacks_experts, transformers_version
 from fullstep.physics.memory.head import LossHabit
 from fullstep.physics.memory.kernels import FLOAT32, AdapterKernels, AttentionKernel, Kernels
 from fullstep.physics.memory.sharding import FULLY_SHARDED

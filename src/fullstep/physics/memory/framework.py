@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from fullstep.job import Job
+from fullstep.job.habits import HUGGING_FACE, transformers_numbers
 from fullstep.physics.memory.kernels import FLOAT32
 
-HUGGING_FACE = ("transformers", "axolotl", "llamafactory", "fms_acceleration", "unsloth", "deepspeed")
-"""frameworks whose models are the classes of transformers and whose checkpointing is its Trainer's"""
-
-
-@lru_cache(maxsize=64)
-def version_number(text: str) -> tuple[int, ...]:
-    """``4.48.1`` as (4, 48, 1); what is not a version counts as newest.
-
-    >>> version_number("4.48.1")
-    (4, 48, 1)
-    """
-    parts = text.split(".")
-    if not parts[0].isdigit():
-        return (999,)
-    return tuple(int(part) for part in parts if part.isdigit())
+NEWEST = (10**6,)
 
 
 def transformers_version(job: Job) -> tuple[int, ...]:
-    """The version of transformers that a job runs with; newest where the framework's own version says nothing of it."""
-    if job.step.framework in ("transformers", "fms_acceleration"):
-        return version_number(job.step.framework_version)
-    return (999,)
+    """The version of transformers that a job runs with; newest where a framework has models of its own."""
+    return transformers_numbers(job.step.framework, job.step.framework_version) or NEWEST
 
 
 def is_reentrant(job: Job) -> bool:

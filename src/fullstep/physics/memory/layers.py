@@ -8,7 +8,7 @@ llama block, 20 h + 4 kv + 8 f + 4 heads + 8 per token in bfloat16, follow from 
 from __future__ import annotations
 
 from fullstep.models import Linear, Norm
-from fullstep.physics.memory.adapters import adapted, scaled_input
+from fullstep.physics.memory.adapters import adapted, changed_parameter, scaled_input
 from fullstep.physics.memory.kernels import FLOAT32, Kernels
 from fullstep.physics.memory.tape import Tape
 
@@ -99,11 +99,15 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     stacked = shape.stacked and kernels.stacks_experts
     compute = kernels.stored if stacked and shape.copies > 1 else kernels.compute  # grouped products are not on autocast's list
     quantized = kernels.quantized and not stacked
+    adapts = kernels.adapter is not None and shape.adapter_target in kernels.adapter.targets
     trains = kernels.trains_weights
     source = scaled_input(tape, kernels, source, shape, tokens)
     given = source
     if tape.size(source) != tokens * shape.inputs * compute:
         given = tape.op((source,), tokens * shape.inputs * compute)
+    if stacked and adapts:
+        weight = changed_parameter(tape, kernels, shape)
+        return tape.op((given, weight), tokens * shape.outputs * compute, saves=(given, weight))
     work = float(shape.inputs * shape.outputs * compute) if quantized else 0.0
     keeps = (given,) if trains or (quantized and kernels.quantized_keeps_input) else ()
     returned = tape.size(source) / (tokens * shape.inputs) if quantized else compute  # 4-bit layers give back their input's dtype
@@ -113,10 +117,7 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
         forward_work=work, backward_work=work + (shape.parameters * besides if trains else 0),
         weight_gradient=shape.parameters * kernels.new_gradient if trains else 0, trains=trains,
     )  # fmt: skip
-    adapter = kernels.adapter
-    if adapter is not None and shape.name in adapter.targets and not stacked:
-        return adapted(tape, kernels, (source, given, output), shape, tokens)
-    return output
+    return adapted(tape, kernels, (source, given, output), shape, tokens) if adapts else output
 
 
 def activation(tape: Tape, kernels: Kernels, source: int, name: str) -> int:

@@ -36,9 +36,15 @@ def matrix_sides(job: Job) -> list[tuple[int, int, int]]:
         for linear in shape.blocks[index].linears:
             if method.kind == "full":
                 note(linear.outputs, linear.inputs, linear.copies)
-            elif linear.name in method.targets and method.kind in ADAPTER_KINDS_ON_LINEARS and not linear.stacked:
-                note(method.rank, linear.inputs, linear.copies)
-                note(linear.outputs, method.rank, linear.copies)
+            elif linear.adapter_target in method.targets and method.kind in ADAPTER_KINDS_ON_LINEARS:
+                joined = 2 if linear.is_joined_experts else 1
+                if method.stacked_experts and linear.stacked:  # one pair for all experts
+                    rank = method.rank * joined * linear.copies
+                    note(rank, linear.inputs, 1)
+                    note(linear.outputs, rank, 1)
+                else:
+                    note(method.rank, linear.inputs, linear.copies * joined)
+                    note(linear.outputs // joined, method.rank, linear.copies * joined)
     return [(rows, columns, count) for (rows, columns), count in found.items()]
 
 

@@ -31,19 +31,23 @@ class Trainable(NamedTuple):
 def adapter_elements(linear: Linear, method: Method) -> int:
     """Elements of one linear's adapter: ``rank * (inputs + outputs)``; dora adds a magnitude per output; ia3 is a vector.
 
+    Gate and up of experts are two modules, ``rank * (2 * inputs + outputs)``, or one parameter with twice the rank.
+
     Example: rank 16 on 4096 inputs and 1024 outputs: ``16 * 5120 = 81,920``.
 
     Source:
         Hu et al. 2021, LoRA, section 4.1; Liu et al. 2024, DoRA; Liu et al. 2022, (IA)3
     """
-    if linear.name not in method.targets or linear.stacked:
+    if linear.adapter_target not in method.targets:
         return 0
     if method.kind == "ia3":
         return linear.copies * (linear.inputs if linear.role in ("down", "shared_down") else linear.outputs)
     if method.kind not in ADAPTER_KINDS_ON_LINEARS:
         return 0
     magnitude = linear.outputs if method.kind == "dora" else 0
-    return linear.copies * (method.rank * (linear.inputs + linear.outputs) + magnitude)
+    joined = 2 if linear.is_joined_experts else 1
+    inputs, outputs = linear.inputs * joined, linear.outputs * (joined if method.stacked_experts else 1)
+    return linear.copies * (method.rank * (inputs + outputs) + magnitude)
 
 
 def block_adapter_elements(block: Block, method: Method, hidden: int) -> int:
