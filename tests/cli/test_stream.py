@@ -17,7 +17,7 @@ import pytest
 from fullstep.cli import main
 from fullstep.cli.stream import Tally, answer_lines
 from fullstep.errors import Fault, InputError
-from fullstep.job.reading import LARGEST_BYTES
+from fullstep.job.raw_bytes import LARGEST_BYTES
 from fullstep.ledger import Answer, Holdings, HostMemory, Instant, Memory, OtherPeaks
 from fullstep.quantities import Bounds
 

@@ -9,7 +9,7 @@ import pytest
 
 from fullstep.errors import InputError
 from fullstep.job import read_worksheet, worksheet_from_json
-from fullstep.job.reading import LARGEST_BYTES
+from fullstep.job.raw_bytes import LARGEST_BYTES
 
 TOML = """# a job
 schema = 1
@@ -112,6 +112,7 @@ def test_a_config_path_starts_from_the_worksheets_folder(tmp_path: Path) -> None
         ("nan.json", '{"model": {"name": "gpt2"}, "data": {"tokens": NaN}}', "data.tokens: nan"),
         ("inf.yaml", "model: {name: gpt2}\ndata:\n  tokens: .inf", "inf.yaml:3: data.tokens: inf"),
         ("nan.toml", '[model]\nname = "gpt2"\n[data]\ntokens = nan', "nan.toml:4: data.tokens: nan"),
+        ("huge.toml", "data.tokens = 1" + "0" * 5000, "thousands of digits"),
         ("huge.json", '{"data": {"tokens": 1' + "0" * 5000 + "}}", "thousands of digits"),
         ("huge.yaml", "model: {name: gpt2}\ndata:\n  tokens: 1" + "0" * 5000, 'data.tokens: "1000'),
         ("date.toml", '[model]\nname = "gpt2"\n[data]\ntokens = 1979-05-27', "a date"),
@@ -188,3 +189,10 @@ def test_yaml_values_are_what_they_look_like(tmp_path: Path) -> None:
     assert worksheet.stated("method.quantization") == "none"
     assert worksheet.stated("goal.budget") == "10"
     assert worksheet.stated("batch.micro_batch") == 1000
+
+
+@pytest.mark.parametrize(("name", "text"), [("job.toml", TOML), ("job.yaml", YAML), ("job.json", JSON), ("job", JSON), ("job", TOML)])
+def test_a_mark_of_byte_order_is_no_part_of_a_worksheet(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert read_worksheet(tmp_path / name).stated("batch.micro_batch") == 4
+    assert worksheet_from_json("\ufeff" + JSON).stated("batch.micro_batch") == 4

@@ -94,3 +94,17 @@ def test_what_cannot_be_varied_is_said(sheet: Sheet, size: Size) -> None:
         largest(sheet(), "rank", size)
     with pytest.raises(InputError, match="no GPU is named"):
         largest(sheet(machine={"gpu": None}), "micro_batch", size)
+
+
+@pytest.mark.parametrize("kind", ["full", "ia3"])
+def test_a_method_without_a_rank_cannot_vary_it(sheet: Sheet, size: Size, kind: str) -> None:
+    with pytest.raises(InputError, match="has no rank; allowed: lora, qlora, dora, prefix_tuning, bottleneck"):
+        largest(sheet(method={"kind": kind}), "rank", size)
+
+
+def test_virtual_tokens_are_not_bounded_by_the_width_of_the_model(sheet: Sheet) -> None:
+    """20 GiB whatever the rank: only the worksheet bounds it."""
+    found = largest(sheet(method={"kind": "prefix_tuning"}), "rank", lambda job: answer_of(job, 20, 0, 0))
+    assert found.value == 65_536 and "virtual tokens" in found.note
+    found = largest(sheet(method={"kind": "bottleneck"}), "rank", lambda job: answer_of(job, 20, 0, 0))
+    assert found.value == 4096 and "a wider bottleneck" in found.note

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
+from fullstep.api import estimate
 from fullstep.calibration import Comparison
 from fullstep.errors import Fault, InputError
 from fullstep.evidence import Assumption
+from fullstep.job import worksheet_from_mapping
 from fullstep.ledger import HOLDINGS, Answer, Holdings, Instant
 from fullstep.quantities import GIB, Bounds
 from fullstep.report.json import answer_as_dict, answer_line, dump, error_as_dict, instant_as_dict
@@ -81,3 +85,22 @@ def test_a_bad_worksheet_is_an_object_with_all_faults() -> None:
 
 def test_a_fault_of_ours_is_called_so() -> None:
     assert "fault of fullstep itself" in error_as_dict(ZeroDivisionError("division by zero"))["error"]
+
+
+def test_the_likely_peak_is_its_instant_to_the_byte(answer: Answer) -> None:
+    """Eight holdings of a third of a byte more than whole: each is rounded down, their sum would be rounded to 3 more."""
+    holdings = Holdings(*(GIB + 1 / 3 for _ in range(8)))
+    memory = replace(answer.memory, allocated_peak_bytes=Bounds.exact(sum(holdings)), peak_at="loss", instants=(Instant("loss", holdings),))
+    told = answer_as_dict(replace(answer, memory=memory))["memory"]
+    assert told["allocated_peak_bytes"] == {"low": 8 * GIB, "likely": 8 * GIB, "high": 8 * GIB + 3}
+    assert told["instants"][0]["allocated_bytes"] == 8 * GIB
+    measured = answer_as_dict(replace(answer, memory=replace(memory, evidence="measured")))["memory"]
+    assert measured["allocated_peak_bytes"]["likely"] == 8 * GIB + 3
+
+
+@pytest.mark.parametrize("strategy", ["hsdp", "fsdp_grad_op", "layer_split", "zero3"])
+def test_real_answers_agree_to_the_byte(strategy: str) -> None:
+    sections = {"model": {"name": "meta-llama/Llama-3.1-8B"}, "machine": {"gpus": 7}, "layout": {"strategy": strategy}}
+    for tokens in (1000, 1001, 3333):
+        told = answer_as_dict(estimate(worksheet_from_mapping({**sections, "batch": {"sequence_tokens": tokens}})))["memory"]
+        assert told["allocated_peak_bytes"]["likely"] == max(instant["allocated_bytes"] for instant in told["instants"])

@@ -17,6 +17,7 @@ from fullstep.report.largest_text import largest_text
 from fullstep.report.paper import Paper
 from fullstep.report.plan_json import largest_as_dict, plan_as_dict
 from fullstep.report.plan_text import plan_text, rejection_lines
+from fullstep.report.wording import method_words
 
 
 def size(job: Job) -> Answer:
@@ -138,3 +139,20 @@ def test_nothing_as_largest_says_what_would_help(worksheet: Worksheet) -> None:
     text = largest_text(found, Paper())
     assert "Not even the smallest micro_batch fits." in text and "Would fit" in text
     assert largest_as_dict(found)["remedies"][0]["changes"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "head"),
+    [
+        ("prefix_tuning", "number of virtual tokens", "prefix tuning with 16 virtual tokens"),
+        ("bottleneck", "width of the bottleneck", "bottleneck of width 16"),
+        ("lora", "rank", "LoRA rank 16"),
+    ],
+)
+def test_a_rank_by_the_words_of_its_method(worksheet: Worksheet, kind: str, words: str, head: str) -> None:
+    """12.5 of state and 20 a row: four rows need 92.5 of 80 whatever the rank."""
+    adapted = edit(worksheet, {"method.kind": kind})
+    assert f"Largest {words} that fits" in largest_text(largest(adapted, "rank", size), Paper())
+    too_large = edit(adapted, {"batch.micro_batch": 4})
+    assert f"Not even the smallest {words} fits." in largest_text(largest(too_large, "rank", size), Paper())
+    assert method_words(complete(adapted)) == head

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from fullstep.errors import Fault, InputError
 from fullstep.job import Job, Worksheet, edit
+from fullstep.job.keys import BY_DOTTED
 from fullstep.plan.candidates import row_splits
 from fullstep.plan.remedies import Remedy, remedies
 from fullstep.plan.trial import Refusal, Size, Trial, Workbench
@@ -16,6 +17,8 @@ VARIES: tuple[Vary, ...] = ("micro_batch", "sequence_tokens", "rank", "model")
 _KEYS = {"micro_batch": "batch.micro_batch", "sequence_tokens": "batch.sequence_tokens", "rank": "method.rank", "model": "model.name"}
 _STEPS = {"micro_batch": 1, "sequence_tokens": 64, "rank": 1}
 _CEILING = 2**24
+_RANKED = ("lora", "qlora", "dora", "prefix_tuning", "bottleneck")
+"""methods that have a ``method.rank``: a rank, virtual tokens, or a width"""
 
 
 class Largest(NamedTuple):
@@ -78,15 +81,26 @@ def _scale(bench: Workbench, vary: Vary) -> _Scale:
     if vary == "sequence_tokens" and positions is not None and positions >= job.batch.sequence_tokens:
         ceiling, note = positions, f"the model was made for rows of at most {positions:,} tokens"
     elif vary == "rank":
-        ceiling, note = job.shape.hidden, "a larger rank than the model's width is no adapter any more"
+        ceiling, note = _ranks(job)
     return _Scale(lambda count: min(count * step, ceiling), -(-ceiling // step), note)
 
 
 def _check(job: Job, vary: Vary) -> None:
     if job.machine.usable_bytes is None:
         raise InputError(Fault("machine.gpu", "no GPU is named", "a card of the catalogue", "Largest for which card? Add --gpu."))
-    if vary == "rank" and job.method.kind == "full":
-        raise InputError(Fault("method.kind", "full fine-tuning has no rank", "an adapter, like lora", "Add --method lora."))
+    kind = job.method.kind
+    if vary == "rank" and kind not in _RANKED:
+        what = "full fine-tuning" if kind == "full" else kind
+        raise InputError(Fault("method.kind", f"{what} has no rank", ", ".join(_RANKED), "For example --method lora."))
+
+
+def _ranks(job: Job) -> tuple[int, str]:
+    """The largest sensible ``method.rank`` of a kind, and why."""
+    if job.method.kind == "prefix_tuning":
+        most = int(BY_DOTTED["method.rank"].high)
+        return most, f"the worksheet takes at most {most:,} virtual tokens"
+    what = "a wider bottleneck" if job.method.kind == "bottleneck" else "a larger rank"
+    return job.shape.hidden, f"{what} than the model's width is no adapter any more"
 
 
 def _changes(bench: Workbench, vary: Vary, value: int | str) -> dict[str, object]:

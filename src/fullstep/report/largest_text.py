@@ -9,14 +9,17 @@ from fullstep.report.paper import Paper
 from fullstep.report.text import closing_lines, memory_lines, remedy_lines
 from fullstep.report.wording import VERDICTS, gib, headline, span
 
+_RANKS = {"prefix_tuning": "number of virtual tokens", "bottleneck": "width of the bottleneck"}
+
 
 def largest_text(found: Largest, paper: Paper) -> str:
     """The value, its memory, and what the next larger one would need."""
     if found.trial is None:
-        lines = [paper.ink(piece, "bold", "red") for piece in paper.sentence(f"Not even the smallest {found.vary} fits.", indent=0)]
+        smallest = f"Not even the smallest {_words(found)} fits."
+        lines = [paper.ink(piece, "bold", "red") for piece in paper.sentence(smallest, indent=0)]
         return paper.finish(lines + _next_lines(found, paper) + remedy_lines(found.remedies, paper))
     job = found.trial.job
-    sentence = f"Largest {found.vary} that fits {machine_words(job)}: {_shown(found.value)}."
+    sentence = f"Largest {_words(found)} that fits {machine_words(job)}: {_shown(found.value)}."
     lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(job), indent=0)]
     lines += ["", *(paper.ink(piece, "bold", "green") for piece in paper.sentence(sentence)), ""]
     lines += memory_lines(found.trial.answer, paper)
@@ -24,6 +27,13 @@ def largest_text(found: Largest, paper: Paper) -> str:
     if found.note:
         lines += paper.entry("Bounded", found.note)
     return paper.finish(lines + closing_lines(job, found.trial.answer, paper))
+
+
+def _words(found: Largest) -> str:
+    """What grows, in the words of the method: method.rank is not a rank for every one."""
+    trial = found.trial or found.next_trial
+    kind = trial.job.method.kind if isinstance(trial, Trial) else ""
+    return _RANKS.get(kind, "rank") if found.vary == "rank" else found.vary
 
 
 def _next_lines(found: Largest, paper: Paper) -> list[str]:

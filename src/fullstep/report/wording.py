@@ -71,4 +71,8 @@ def method_words(job: Job) -> str:
     words = _METHODS.get(method.kind, method.kind.replace("_", " "))
     if method.kind in ("lora", "qlora", "dora"):
         words += f" rank {method.rank}"
+    elif method.kind == "prefix_tuning":
+        words += f" with {method.rank} virtual tokens"
+    elif method.kind == "bottleneck":
+        words += f" of width {method.rank}"
     return words if method.objective == "sft" else f"{words}, {method.objective}"
