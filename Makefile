@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.run-ready
+QUICK_READY := $(VENV)/.quick-ready
 TEST_READY := $(VENV)/.test-ready
 
 # The classes that parameter counts are compared with. torch is named by its bare version,
@@ -29,24 +30,30 @@ $(RUN_READY): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
+$(QUICK_READY): pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable '.[test]'
+	$(BIN)/python -m compileall -q src
+	@touch $@ $(RUN_READY)
+
 $(TEST_READY): pyproject.toml Makefile | $(BIN)/python
 	$(BIN)/pip install --quiet $(TORCH)
 	$(BIN)/pip install --quiet --editable '.[test,lab]' $(TORCH) $(CLASSES)
 	$(BIN)/python -m compileall -q src
-	@touch $@ $(RUN_READY)
+	@touch $@ $(QUICK_READY) $(RUN_READY)
 
 plan: $(RUN_READY) ## the main job on an example: Llama-3.1-8B, full fine-tuning, eight GPUs of 80 GB
 	$(BIN)/fullstep plan examples/llama-8b-full.toml
 
-lint: $(TEST_READY) ## style, types, and that imports go down only
+lint: $(QUICK_READY) ## style, types, and that imports go down only
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy validation tools benchmarks
 	$(BIN)/lint-imports --no-logo
 
-test: lint ## all checks and tests but the slow ones (what continuous integration runs)
+test: $(TEST_READY) lint ## all checks and tests but the slow ones (what continuous integration runs)
 	$(BIN)/pytest -m 'not slow'
 
-test-quick: $(TEST_READY) ## the tests without the classes of transformers: seconds
+test-quick: $(QUICK_READY) ## the tests that need neither torch nor transformers
 	$(BIN)/pytest -m 'not slow and not real_classes'
 
 test-slow: $(TEST_READY) ## the tests that take minutes each

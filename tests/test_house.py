@@ -19,7 +19,6 @@ def test_imports_go_down_only() -> None:
     command = Path(sys.executable).parent / "lint-imports"
     done = subprocess.run([command, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 kept, 0 broken" in done.stdout
 
 
 def test_no_room_without_a_subject() -> None:
@@ -41,7 +40,7 @@ def test_every_room_has_tests() -> None:
 
 def test_files_can_be_read_at_one_sitting() -> None:
     long = {
-        str(path.relative_to(ROOT)): count for path in PACKAGE.rglob("*.py") if (count := len(path.read_text("utf-8").splitlines())) > 400
+        str(path.relative_to(ROOT)): count for path in PACKAGE.rglob("*.py") if (count := len(path.read_text("utf-8").splitlines())) > 300
     }
     assert long == {}
 

@@ -1,3 +1,3 @@
-"""fullstep: choose the GPUs for fine-tuning a language model, and prove that the choice was right."""
+"""fullstep: choose the GPUs for fine-tuning a language model by the peak memory of the full step."""
 
 __version__ = "0.1.0"

@@ -25,7 +25,7 @@ COMMANDS: dict[str, str] = {
 }
 _TOP_HELP = """usage: fullstep COMMAND [WORKSHEET] [options]
 
-Choose the GPUs for fine-tuning a language model, and prove that the choice was right.
+Choose the GPUs for fine-tuning a language model by the peak memory of the full step.
 
 commands:
 {commands}

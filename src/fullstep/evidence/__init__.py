@@ -1,4 +1,4 @@
-"""How a number is known. Every number that fullstep shows carries one of these words."""
+"""How a number is known. Every counter of a peak carries one of these words."""
 
 from __future__ import annotations
 
