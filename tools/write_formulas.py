@@ -1,6 +1,6 @@
-"""docs/formulas.md: every public function of the physics with its signature and its docstring.
+"""docs/formulas.md: every public function and type of the physics with its signature and its docstring.
 
-The sources are read, not imported: the order is that of the files and of the functions in them.
+The sources are read, not imported. Modules come in the order in which a newcomer would read them, functions as they stand in theirs.
 """
 
 from __future__ import annotations
@@ -15,25 +15,37 @@ PHYSICS = Path(__file__).resolve().parent.parent / "src" / "fullstep" / "physics
 _INTRODUCTION = """\
 # Formulas
 
-Every formula is one small function; this page is made from their docstrings (`make docs`), in the order of the modules. Sizes are bytes,
-times seconds, rates per second, unless a name says otherwise. What is not physics (framework overhead, fragmentation, habits of a
+Every formula is one small function; this page is made from their docstrings (`make docs`): first what is kept between
+steps, then what a block and the head need, then the walk through the step, last the three counters and the peaks outside it. Sizes are
+bytes, times seconds, rates per second, unless a name says otherwise. h is the width of the stream (hidden), f that of the feed-forward
+layer, q and k those of queries and of keys, r a rank. What is not physics (framework overhead, fragmentation, habits of a
 framework) stands in data files with bounds and evidence, not here.
 """
+_READING_ORDER = (
+    "estimate", "weights", "quantization", "optimizer", "sharding", "tape", "gradient_buffers", "kernels", "choices", "framework", "layers",
+    "adapters", "attention", "block", "head", "build_scene", "scene", "landmarks", "walk", "counters", "allocator", "other_peaks", "host",
+    "cautions",
+)  # fmt: skip
 _SECTIONS = {"Args:": "Parameters", "Returns:": "Returns", "Raises:": "Raises", "Source:": "Source", "Valid:": "Valid"}
 
 
 def page() -> str:
     """The whole page in Markdown."""
     parts = [_INTRODUCTION]
-    for path in sorted(PHYSICS.rglob("*.py")):
+    for path in sorted(PHYSICS.rglob("*.py"), key=_reading_order):
         parts += _module(path)
     return "\n".join(parts)
 
 
+def _reading_order(path: Path) -> tuple[int, str]:
+    """Modules that are not in the list come last, by name."""
+    return (_READING_ORDER.index(path.stem) if path.stem in _READING_ORDER else len(_READING_ORDER), str(path))
+
+
 def _module(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
-    documented = [(node, text) for node in functions if (text := ast.get_docstring(node, clean=True))]
+    public = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")]
+    documented = [(node, text) for node in public if (text := ast.get_docstring(node, clean=True))]
     if not documented:
         return
     name = ".".join(path.relative_to(PHYSICS.parent).with_suffix("").parts).removesuffix(".__init__")
@@ -44,7 +56,9 @@ def _module(path: Path) -> Iterator[str]:
         yield f"### {node.name}\n\n```python\n{_signature(node)}\n```\n\n{_markdown(docstring)}"
 
 
-def _signature(node: ast.FunctionDef) -> str:
+def _signature(node: ast.FunctionDef | ast.ClassDef) -> str:
+    if isinstance(node, ast.ClassDef):
+        return f"class {node.name}"
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     return f"{node.name}({ast.unparse(node.args)}){returns}"
 
