@@ -131,9 +131,7 @@ def test_nothing_is_laid_over_the_lines(arguments: list[str], capsys: pytest.Cap
     assert "--jsonl" in capsys.readouterr().err
 
 
-def test_a_fault_of_ours_in_one_line_is_told_by_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_of_ours_in_one_line_is_told_by_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fails(worksheet: object) -> Answer:
         raise ZeroDivisionError("division by zero")
 
