@@ -155,3 +155,24 @@ def test_one_expert_after_another_keeps_as_much_and_works_on_less() -> None:
     assert looped.forward_peak < grouped.forward_peak
     assert looped.forward_peak_unsaved < grouped.forward_peak_unsaved
     assert looped.weight_gradient == grouped.weight_gradient
+
+
+def test_litgpt_joins_queries_keys_and_values_and_pads_its_adapter() -> None:
+    """Saved tensors of litgpt 0.5.7's own Llama-2-7b-hf (lora_query, lora_value, dropout 0.05), per token, as they print."""
+    h, f, heads, rank = 4096, 11008, 32, 8
+    norms = 2 * (4 * h + 4)  # float32 input and its scale
+    adapter = 2 * h + h + 2 * 2 * rank + 2 * 2 * h  # dropout's output and mask, A's output, B's output before the padding
+    heads_kept = 2 * 3 * h + 2 * 2 * h + 2 * h + 4 * heads  # the joined projection, whose part the values are; rotated; output; log-sum-exp
+    gated = 3 * 2 * f
+    config = {"model_type": "llama", "hidden_size": h, "intermediate_size": f, "num_attention_heads": heads, "num_key_value_heads": heads}
+    worksheet = {
+        "model": {"config": config | {"num_hidden_layers": 2}},
+        "method": {"kind": "lora", "rank": rank, "targets": ["q_proj", "v_proj"], "dropout": 0.05},
+        "precision": {"adapters": "bfloat16"},
+        "batch": {"sequence_tokens": 1024, "micro_batch": 1},
+        "step": {"framework": "litgpt"},
+    }
+    job = complete(worksheet_from_mapping(worksheet, "litgpt"))
+    block = job.shape.blocks[0]
+    found = block_profile(block, block_kernels(job, block), job.shape.hidden)
+    assert found.saved / 1024 == norms + adapter + heads_kept + gated

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from fullstep.models import Block, Linear, Norm
+from fullstep.physics.memory.adapters import padded_adapter
 from fullstep.physics.memory.kernels import FLOAT32, Kernels
 from fullstep.physics.memory.layers import linear, norm
 from fullstep.physics.memory.tape import Tape
@@ -99,8 +101,9 @@ def _standard_heads(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> 
     shape, tokens, compute = parts.block.attention, kernels.tokens, kernels.compute
     query_width, key_width = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     fused = linears.get("query_key_value")
-    if fused is not None:
-        together = linear(tape, kernels, source, fused)
+    joins = kernels.joins_heads and "query" not in norms and (fused is not None or "value" in linears)
+    if fused is not None or joins:
+        together = linear(tape, kernels, source, fused) if fused is not None and not joins else _joined_heads(tape, kernels, source, parts)
         rotated = shape.rotary_fraction > 0
         # views of one tensor, unless rotation makes new ones; the value stays a view and keeps the whole alive
         value = together
@@ -116,6 +119,25 @@ def _standard_heads(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> 
     if shape.rotary_fraction > 0 and not kernels.fused:
         query, key = _rotate(tape, query), _rotate(tape, key)
     return query, key, value
+
+
+def _joined_heads(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
+    """litgpt's one projection to queries, keys and values, with its own adapter; of a fused target it adapts queries and values."""
+    linears, shape = parts.linears, parts.block.attention
+    widths = (shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim, shape.key_value_heads * shape.value_head_dim)
+    fused = linears.get("query_key_value")
+    joined = fused if fused is not None else replace(linears["query"], outputs=sum(widths))
+    output = linear(tape, kernels._replace(adapter=None), source, joined)
+    adapter = kernels.adapter
+    if adapter is None:
+        return output
+    adapted: tuple[int, ...]
+    if fused is not None:
+        adapted = (widths[0], widths[2]) if fused.adapter_target in adapter.targets else ()
+    else:
+        named = zip(("query", "key", "value"), widths, strict=True)
+        adapted = tuple(width for role, width in named if linears[role].adapter_target in adapter.targets)
+    return padded_adapter(tape, kernels, (source, output), (joined.inputs, adapted)) if adapted else output
 
 
 def _rotate(tape: Tape, source: int) -> int:

@@ -100,6 +100,7 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         repeats_keys=repeats_keys(job, kernel),
         fused=step.framework in _FUSED_KERNELS,
         compile=step.compile,
+        joins_heads=step.framework == "litgpt" and method.kind in ("full", "lora", "qlora"),
         stacks_experts=stacks_experts(job),
     )
 

@@ -59,6 +59,8 @@ class Kernels(NamedTuple):
     """norm, rotary and adapter kernels in Triton that recompute instead of keeping (fms_acceleration, unsloth)"""
     compile: bool
     """elementwise results are recomputed in fused kernels instead of kept"""
+    joins_heads: bool
+    """queries, keys and values come out of one product also where the model's own class has three (litgpt)"""
     stacks_experts: bool
     """experts are one parameter (grouped products) instead of one module each"""
 
