@@ -87,7 +87,7 @@ def _card(filler: Filler, precision: Precision, step: Step, machine: Machine) ->
 
 
 def _base(filler: Filler, method: Method, step: Step, layout: Layout) -> None:
-    if method.quantization != "none" and layout.strategy == "zero3" and layout.implementation == "deepspeed":
+    if method.is_quantized and layout.strategy == "zero3" and layout.implementation == "deepspeed":
         text = f"ZeRO-3 does not split the {method.quantization} base: it is whole on every GPU; FSDP can split 4-bit weights"
         filler.caution("F004", text)
     if method.kind == "prefix_tuning" and step.activation_checkpointing != "none":

@@ -20,7 +20,9 @@ Quantization = Literal["none", "nf4", "fp4", "int8", "fp8", "gptq", "mxfp4"]
 Objective = Literal["sft", "dpo", "orpo", "kto", "reward"]
 Strategy = Literal["single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp_grad_op", "hsdp", "layer_split"]
 LayoutImplementation = Literal["fsdp1", "fsdp2", "deepspeed", "torch", "megatron"]
-AttentionKernel = Literal["eager", "sdpa", "flash"]
+FSDP_STRATEGIES: frozenset[Strategy] = frozenset(("fsdp", "fsdp_grad_op", "hsdp"))
+ZERO_STRATEGIES: frozenset[Strategy] = frozenset(("zero1", "zero2", "zero3"))
+AttentionSetting = Literal["eager", "sdpa", "flash"]
 LossKernel = Literal["standard", "inplace", "chunked", "fused"]
 GradientsCleared = Literal["after_step", "before_backward"]
 Loading = Literal["every_rank", "rank0", "meta"]
@@ -48,6 +50,14 @@ class Method:
     double_quantization: bool
     upcast_unquantized: bool
     objective: Objective
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.quantization != "none"
+
+    @property
+    def is_low_rank(self) -> bool:
+        return self.kind in ("lora", "qlora", "dora")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +96,7 @@ class Batch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     activation_checkpointing: Literal["none", "full", "selective"] | int
-    attention: AttentionKernel
+    attention: AttentionSetting
     loss: LossKernel
     activation_offload: bool
     compile: bool
@@ -118,6 +128,19 @@ class Layout:
     offload_optimizer: bool
     offload_parameters: bool
     loading: Loading
+
+    @property
+    def is_fsdp(self) -> bool:
+        """Units of parameters are put together and taken apart."""
+        return self.strategy in FSDP_STRATEGIES
+
+    @property
+    def is_zero(self) -> bool:
+        return self.strategy in ZERO_STRATEGIES
+
+    @property
+    def divides_parameters(self) -> bool:
+        return self.is_fsdp or self.strategy == "zero3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

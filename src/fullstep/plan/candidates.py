@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from fullstep.errors import Fault, InputError
 from fullstep.job import Job
+from fullstep.job.job import ZERO_STRATEGIES
 from fullstep.job.keys import BY_DOTTED
 from fullstep.plan.layouts import LAYOUTS, layout_name, strategy_words
 from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
@@ -242,10 +243,10 @@ def _sensible(level: Level, strategy: str, written: Job, ranks: int) -> bool:
     if level.in_backward:
         return written.method.kind == "full" and strategy in ("single", "fsdp", "layer_split")
     if level.offload == 2:
-        return strategy in ("zero1", "zero2", "zero3")
+        return strategy in ZERO_STRATEGIES
     if level.offload == 3:
         return strategy in ("zero3", "fsdp", "hsdp")
-    return not (ranks == 1 and strategy in ("zero1", "zero2", "zero3"))
+    return not (ranks == 1 and strategy in ZERO_STRATEGIES)
 
 
 def as_written_level(job: Job) -> Level:

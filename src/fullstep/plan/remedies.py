@@ -189,7 +189,7 @@ def _altering(bench: Workbench) -> Iterator[_Change]:
             yield _Change(changes, f"{_machine_words(gpus, nodes)}, state sharded over them, {makes}")
     if job.method.kind == "full":
         yield _Change({"method.kind": "lora", "precision.master_weights": None, **states}, "LoRA instead of all weights")
-    if job.method.quantization == "none" and job.method.kind in ("full", "lora"):
+    if not job.method.is_quantized and job.method.kind in ("full", "lora"):
         yield _Change({"method.kind": "qlora", "precision.master_weights": None, **states}, "QLoRA: a 4-bit base")
     tokens = job.batch.sequence_tokens
     for part in (2, 4, 8):

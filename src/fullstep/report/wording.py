@@ -58,9 +58,9 @@ def headline(job: Job) -> str:
     elif gpus > 1:
         rows += f" on {gpus} GPUs"
     formats = f"{precision.weights} weights" + (" with fp32 master copy" if precision.master_weights else "")
-    if job.method.quantization != "none":
+    if job.method.is_quantized:
         formats = f"{job.method.quantization} base"
-    if precision.compute != precision.weights or job.method.quantization != "none":
+    if precision.compute != precision.weights or job.method.is_quantized:
         formats += f", {precision.compute} compute"
     return " · ".join((job.shape.name, method_words(job), formats, job.optimizer.name, rows))
 
@@ -69,7 +69,7 @@ def method_words(job: Job) -> str:
     """The method with its rank where it has one."""
     method = job.method
     words = _METHODS.get(method.kind, method.kind.replace("_", " "))
-    if method.kind in ("lora", "qlora", "dora"):
+    if method.is_low_rank:
         words += f" rank {method.rank}"
     elif method.kind == "prefix_tuning":
         words += f" with {method.rank} virtual tokens"

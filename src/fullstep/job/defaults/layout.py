@@ -7,11 +7,9 @@ from typing import Any
 
 from fullstep.job.defaults.filler import RANK_KEYS, Filler
 from fullstep.job.habits import Habits
-from fullstep.job.job import Layout
+from fullstep.job.job import FSDP_STRATEGIES, ZERO_STRATEGIES, Layout
 
-FSDP = frozenset(("fsdp", "fsdp_grad_op", "hsdp"))
-ZERO = frozenset(("zero1", "zero2", "zero3"))
-SHARDED = FSDP | ZERO
+SHARDED = FSDP_STRATEGIES | ZERO_STRATEGIES
 OFFLOADS_ONE_GPU = ("torch", "torchtune")
 """frameworks in which torchao's CPUOffloadOptimizer is at hand"""
 DEGREES = ("tensor", "pipeline", "context", "expert")
@@ -31,9 +29,9 @@ IMPLEMENTATIONS: dict[str, tuple[str, ...]] = {
 
 def sharded_by(strategy: str) -> str:
     """Which family divides state: "fsdp", "zero", or "" for none."""
-    if strategy in FSDP:
+    if strategy in FSDP_STRATEGIES:
         return "fsdp"
-    return "zero" if strategy in ZERO else ""
+    return "zero" if strategy in ZERO_STRATEGIES else ""
 
 
 def settle_strategy(filler: Filler, values: Mapping[str, Any], gpus: int, nodes: int) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fullstep.job.defaults.filler import Filler
-from fullstep.job.defaults.layout import SHARDED, ZERO
-from fullstep.job.job import Optimizer, Precision
+from fullstep.job.defaults.layout import SHARDED
+from fullstep.job.job import ZERO_STRATEGIES, Optimizer, Precision
 
 CASTS_ADAPTERS = frozenset(("transformers", "axolotl", "llamafactory"))
 """frameworks on the Trainer, which runs adapters under autocast"""
@@ -34,7 +34,7 @@ def precision_of(filler: Filler, values: Mapping[str, Any]) -> Precision:
             beside = ("method.kind", "precision.weights", "precision.adapters")
             filler.fault("precision.master_weights", found, "false", "Or train bfloat16 or float16 weights.", beside)
     else:
-        keeps = strategy in ZERO or "megatron" in (filler.implementation, filler.framework)
+        keeps = strategy in ZERO_STRATEGIES or "megatron" in (filler.implementation, filler.framework)
         why = "DeepSpeed and Megatron keep them beside bfloat16 and float16 weights" if keeps and low else "no separate copy in this set-up"
         master = take(values, "master_weights", "precision.master_weights", keeps and low, why)
     gathered = "bfloat16" if compute == "fp8" else compute
@@ -74,7 +74,7 @@ def optimizer_of(filler: Filler, values: Mapping[str, Any], precision: Precision
     name = take(values, "name", "optimizer.name", "adamw", "the usual choice")
     kernels: Any = values.get("implementation")
     if kernels is None:
-        if filler.strategy in ZERO and filler.implementation == "deepspeed":
+        if filler.strategy in ZERO_STRATEGIES and filler.implementation == "deepspeed":
             kernels, why = "deepspeed", "DeepSpeed steps over its own flat partitions"
         elif name in MULTI_TENSOR:
             kernels, why = "foreach", "default of torch.optim; the Trainer of transformers 5 takes fused: then state it"

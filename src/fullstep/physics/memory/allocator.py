@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fullstep.job import Job
-from fullstep.physics.memory.sharding import FSDP
 from fullstep.quantities import Bounds
 
 CHECKED_FRAMEWORKS = ("transformers", "fms_acceleration")
@@ -40,7 +39,7 @@ class AllocatorFacts(NamedTuple):
 
 def layout_kind(job: Job) -> str:
     """Under which name the figures of a layout stand."""
-    return "sharded" if job.layout.strategy in FSDP else "whole"
+    return "sharded" if job.layout.is_fsdp else "whole"
 
 
 def trust_in(job: Job, facts: AllocatorFacts) -> Spread:

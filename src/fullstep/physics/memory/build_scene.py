@@ -20,7 +20,6 @@ from fullstep.physics.memory.sharding import (
     DEEPSPEED_BUCKET_ELEMENTS,
     DEEPSPEED_MAX_LIVE_PARAMETERS,
     DEEPSPEED_SUB_GROUP_ELEMENTS,
-    FSDP,
     Shares,
     Units,
 )
@@ -42,7 +41,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
     """
     layout = job.layout
     shape = _last_part(job.shape, job.machine.gpus) if layout.strategy == "layer_split" else job.shape
-    sharded = layout.strategy in FSDP
+    sharded = layout.is_fsdp
     gradients = _gradients_until_the_step(job, held, trains)
     per_element = gradients / trains.total if trains.total else 0.0
     offloads_state = layout.offload_optimizer or (layout.offload_parameters and sharded)
@@ -76,7 +75,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
 
 def _root_costs(job: Job, shape: ModelShape, gathered: Units, *, per_element: float) -> RootCosts:
     """``per_element``: bytes that a trained element's gradient leaves behind until the step."""
-    compute, habit, sharded = compute_bytes(job), loss_habit(job), job.layout.strategy in FSDP
+    compute, habit, sharded = compute_bytes(job), loss_habit(job), job.layout.is_fsdp
     elements = shape.head_parameters or shape.embedding_parameters
     made = compute if sharded else DTYPE_BYTES[job.precision.gradients]
     trains_embedding = job.method.kind == "full" or shape.embedding_name in job.method.train_modules
@@ -109,7 +108,7 @@ def _head_kernels(job: Job, shape: ModelShape) -> Kernels:
 
 def _head_gradient_kept(job: Job, per_element: float) -> float:
     """Bytes per element of the output matrix's gradient between its own backward and the end."""
-    if job.layout.strategy in FSDP:
+    if job.layout.is_fsdp:
         return compute_bytes(job)
     return DTYPE_BYTES[job.precision.gradients] if job.optimizer.in_backward and job.shape.tied else per_element
 
@@ -117,7 +116,7 @@ def _head_gradient_kept(job: Job, per_element: float) -> float:
 def _block_costs(job: Job, index: int, units: Units, *, gathered_whole: float, gradients_left: float) -> BlockCosts:
     block = job.shape.blocks[index]
     compute = compute_bytes(job)
-    sharded = job.layout.strategy in FSDP
+    sharded = job.layout.is_fsdp
     return BlockCosts(
         profile=block_profile(block, block_kernels(job, block), job.shape.hidden),
         selective_kept=_selective_kept(job, block, compute),
@@ -150,7 +149,7 @@ def _gathered_whole(job: Job, gathered: Units, shape: ModelShape) -> float:
     blocks = sum(gathered.blocks[index] for index in shape.layers)
     if layout.strategy == "zero3":
         return min((layout.max_live_parameters or DEEPSPEED_MAX_LIVE_PARAMETERS) * compute_bytes(job), gathered.root + blocks)
-    if layout.strategy == "fsdp_grad_op" or (layout.strategy in FSDP and layout.reshard_after_forward is False):
+    if layout.strategy == "fsdp_grad_op" or (layout.is_fsdp and layout.reshard_after_forward is False):
         return blocks
     return 0.0
 
@@ -168,7 +167,7 @@ def _gradients_until_the_step(job: Job, held: Shares, trains: Trainable) -> floa
     where FSDP reduces only the last micro-batch's (no_sync); else what is kept between steps."""
     if job.optimizer.in_backward:
         return 0.0
-    if job.layout.strategy in FSDP and job.batch.accumulation > 1 and not job.layout.sync_every_micro_batch:
+    if job.layout.is_fsdp and job.batch.accumulation > 1 and not job.layout.sync_every_micro_batch:
         return float(trains.total * DTYPE_BYTES[job.precision.reduce])
     return held.gradients
 
@@ -176,7 +175,7 @@ def _gradients_until_the_step(job: Job, held: Shares, trains: Trainable) -> floa
 def _copies_weights(job: Job, compute: int) -> bool:
     """Autocast copies float32 weights to the compute dtype, unless FSDP has gathered them in it or they are quantized."""
     wide = DTYPE_BYTES[job.precision.weights] > compute
-    return job.precision.autocast and wide and job.layout.strategy not in FSDP and job.method.quantization == "none"
+    return job.precision.autocast and wide and not job.layout.is_fsdp and not job.method.is_quantized
 
 
 def _head_is_copied(job: Job, compute: int) -> bool:
@@ -192,7 +191,7 @@ def retains_inputs(job: Job) -> bool:
     """
     return (
         job.layout.implementation == "fsdp1"
-        and job.layout.strategy in FSDP
+        and job.layout.is_fsdp
         and job.method.kind != "full"
         and is_reentrant(job)
         and job.step.activation_checkpointing == "full"
@@ -222,7 +221,7 @@ def _buffers(job: Job, held: Shares, trains: Trainable) -> float:
     size += 2 * job.batch.sequence_tokens * job.shape.blocks[0].attention.head_dim * compute
     if strategy == "ddp":
         size += held.gradients  # gradient_as_bucket_view is False by default: buckets are copies
-    elif strategy in ("zero1", "zero2", "zero3") and not job.layout.offload_parameters:
+    elif job.layout.is_zero and not job.layout.offload_parameters:
         bucket = job.layout.bucket_bytes or DEEPSPEED_BUCKET_ELEMENTS * compute
         size += min(bucket, trains.total * compute)
     return size

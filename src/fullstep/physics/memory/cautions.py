@@ -31,7 +31,7 @@ def _stacked_experts(job: Job) -> list[Caution]:
         if job.method.dropout:
             text += "; peft refuses method.dropout there"
         found.append(Caution("F102", text))
-    if job.method.quantization != "none":
+    if job.method.is_quantized:
         dtype = "float32" if job.method.upcast_unquantized else job.precision.weights
         text = f"the experts are one parameter in transformers 5, which {job.method.quantization} layers do not replace: they stay {dtype}"
         found.append(Caution("F103", text))

@@ -8,7 +8,6 @@ from fullstep.models import Block
 from fullstep.physics.memory.framework import asks_for_grouped_keys, repeats_keys, stacks_experts, transformers_version
 from fullstep.physics.memory.head import LossHabit
 from fullstep.physics.memory.kernels import FLOAT32, AdapterKernels, AttentionKernel, Kernels
-from fullstep.physics.memory.sharding import FULLY_SHARDED
 from fullstep.quantities import DTYPE_BYTES
 
 _FUSED_KERNELS = ("fms_acceleration", "unsloth")
@@ -26,8 +25,8 @@ def compute_bytes(job: Job) -> int:
     precision = job.precision
     if job.method.upcast_unquantized and not precision.autocast:
         return FLOAT32  # 4-bit layers give back their input's dtype, and everything around them is float32
-    lowers = precision.autocast or precision.master_weights or job.layout.strategy in (*FULLY_SHARDED, "fsdp_grad_op")
-    name = precision.compute if lowers or job.method.quantization != "none" else precision.weights
+    lowers = precision.autocast or precision.master_weights or job.layout.divides_parameters
+    name = precision.compute if lowers or job.method.is_quantized else precision.weights
     return 2 if name == "fp8" else DTYPE_BYTES[name]
 
 
@@ -41,9 +40,9 @@ def residual_bytes(job: Job) -> int:
         torch.autocast: embedding and addition are on none of its lists; peft's prepare_model_for_kbit_training
     """
     precision, method = job.precision, job.method
-    if method.quantization != "none" and method.upcast_unquantized:
+    if method.is_quantized and method.upcast_unquantized:
         return 4
-    if precision.autocast and job.layout.strategy not in (*FULLY_SHARDED, "fsdp_grad_op"):
+    if precision.autocast and not job.layout.divides_parameters:
         return max(DTYPE_BYTES[precision.weights], compute_bytes(job))
     return compute_bytes(job)
 
@@ -92,7 +91,7 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         new_gradient=new,
         gradient_work=work,
         adapter=_adapter_kernels(job),
-        quantized=method.quantization != "none",
+        quantized=method.is_quantized,
         quantized_keeps_input=step.framework == "litgpt",
         attention=kernel,
         masked=kernel == "efficient" and is_masked(job, block),
@@ -116,7 +115,7 @@ def gradient_sizes(job: Job) -> tuple[int, int]:
         torch/csrc/autograd/functions/accumulate_grad.h
     """
     precision, compute = job.precision, compute_bytes(job)
-    if job.layout.strategy in (*FULLY_SHARDED, "fsdp_grad_op", "zero2"):
+    if job.layout.divides_parameters or job.layout.strategy == "zero2":
         return compute, 0  # the unit's gradients until they are reduced
     kept = DTYPE_BYTES[precision.gradients]
     copies = 0 if kept == compute else compute
@@ -130,7 +129,7 @@ def _adapter_kernels(job: Job) -> AdapterKernels | None:
     if method.kind == "full":
         return None
     width = DTYPE_BYTES[precision.adapters]
-    quantized = method.quantization != "none"
+    quantized = method.is_quantized
     return AdapterKernels(
         kind=method.kind,
         rank=method.rank,

@@ -15,7 +15,6 @@ from fullstep.job import Job
 from fullstep.ledger import Instant
 from fullstep.physics.memory.allocator import AllocatorFacts, allocator_facts, layout_kind, trust_in
 from fullstep.physics.memory.scene import Scene
-from fullstep.physics.memory.sharding import FSDP
 from fullstep.quantities import Bounds
 
 
@@ -99,7 +98,7 @@ def _pools(job: Job, scene: Scene, instants: tuple[Instant, ...], facts: Allocat
     state = scene.weights + scene.optimizer_states + scene.buffers + scene.gradients
     shared = min(facts.shared_with_loss * block.work, loss_pool) if scene.root.head.logits else 0.0
     during_backward = state + block.kept + block.work + fragments + max(loss_pool, block.retained) - shared + gathered
-    if job.layout.strategy in FSDP:  # temporaries as large as flat shards find no places among those of a block
+    if job.layout.is_fsdp:  # temporaries as large as flat shards find no places among those of a block
         extra = max(0.0, scene.step_temporaries - facts.shared_with_loss * loss_pool)
         return max(after_backward, during_backward + extra)
     return max(after_backward, during_backward)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fullstep.job import Job
 from fullstep.physics.memory.optimizer import paged_state_bytes, state_bytes
 from fullstep.physics.memory.scene import Scene
-from fullstep.physics.memory.sharding import FSDP, Shares
+from fullstep.physics.memory.sharding import Shares
 from fullstep.physics.memory.weights import WeightBytes, trainable
 from fullstep.quantities import DTYPE_BYTES, GIB
 
@@ -46,7 +46,7 @@ def loading_bytes(job: Job, processes: int) -> float:
     Source:
         accelerate, FullyShardedDataParallelPlugin.cpu_ram_efficient_loading; transformers, save_pretrained max_shard_size
     """
-    element = 2 if job.method.quantization != "none" else DTYPE_BYTES[job.precision.weights]
+    element = 2 if job.method.is_quantized else DTYPE_BYTES[job.precision.weights]
     whole = float(job.shape.parameters * element)
     if job.layout.loading == "every_rank":
         return processes * whole
@@ -68,7 +68,7 @@ def offloaded_bytes(job: Job, scene: Scene) -> float:
         size += scene.offloaded_weights
     if layout.offload_optimizer and layout.implementation == "deepspeed":
         size += shard * 2 * DTYPE_BYTES["float32"] + states
-    elif layout.offload_optimizer or (layout.offload_parameters and layout.strategy in FSDP):
+    elif layout.offload_optimizer or (layout.offload_parameters and layout.is_fsdp):
         size += shard * DTYPE_BYTES[job.precision.gradients] + states
     if job.step.activation_offload:
         size += scene.offloaded_activations

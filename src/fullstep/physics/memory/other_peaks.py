@@ -5,7 +5,7 @@ from __future__ import annotations
 from fullstep.job import Job
 from fullstep.ledger import OtherPeaks
 from fullstep.physics.memory.scene import Scene
-from fullstep.physics.memory.sharding import FSDP, Units
+from fullstep.physics.memory.sharding import Units
 from fullstep.physics.memory.weights import WeightBytes
 from fullstep.quantities import DTYPE_BYTES
 
@@ -28,11 +28,11 @@ def load_bytes(job: Job, weights: WeightBytes, scene: Scene) -> float:
     Example: Llama-3.1-8B in bfloat16 over eight GPUs: ``2,007,565,312 + 2 * 1,050,677,248`` (shard and root), 3.8 GiB.
     """
     largest = max((linear.inputs * linear.outputs for block in job.shape.blocks for linear in block.linears), default=0)
-    if job.layout.strategy in (*FSDP, "zero3"):
+    if job.layout.divides_parameters:
         if job.step.framework == "torch" and job.layout.loading == "every_rank":
             return weights.total
         return scene.weights + max((weights.outside, *weights.per_block))
-    packed = 2.0 * largest if job.method.quantization != "none" else 0.0
+    packed = 2.0 * largest if job.method.is_quantized else 0.0
     return scene.weights + packed
 
 
@@ -75,6 +75,6 @@ def save_bytes(job: Job, gathered: Units, scene: Scene) -> float:
     """On one GPU: what is kept between steps, and for one full file from shards the unit that is being put together."""
     kept_gradients = scene.gradients if job.step.gradients_cleared == "before_backward" else 0.0
     size = scene.weights + scene.optimizer_states + kept_gradients
-    if job.checkpoint.format == "full" and job.layout.strategy in (*FSDP, "zero3"):
+    if job.checkpoint.format == "full" and job.layout.divides_parameters:
         size += max((gathered.root, *gathered.blocks))
     return size

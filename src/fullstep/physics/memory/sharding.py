@@ -8,8 +8,6 @@ from fullstep.job import Job
 from fullstep.physics.memory.weights import Trainable, WeightBytes
 from fullstep.quantities import DTYPE_BYTES
 
-FSDP = ("fsdp", "hsdp", "fsdp_grad_op")
-FULLY_SHARDED = ("fsdp", "hsdp", "zero3")
 DEEPSPEED_BUCKET_ELEMENTS = 500_000_000
 """reduce_bucket_size of DeepSpeed's configuration, in elements"""
 DEEPSPEED_MAX_LIVE_PARAMETERS = 1_000_000_000
@@ -76,9 +74,9 @@ def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trai
         return Shares(plain + masters, gradients, states, trained)
     if strategy == "layer_split":
         return _layer_split(job, weights, gradients, states, trained)
-    parameters = shards if strategy in (*FULLY_SHARDED, "fsdp_grad_op") else 1
+    parameters = shards if job.layout.divides_parameters else 1
     whole = weights.constants
-    if strategy == "zero3" and job.method.quantization != "none":
+    if strategy == "zero3" and job.method.is_quantized:
         whole = weights.blocks + weights.outside
     elif parameters > 1 and _replicates_adapters(job):
         whole += weights.adapters
@@ -99,7 +97,7 @@ def _trained_bytes(job: Job, trains: Trainable) -> float:
 
 def _replicates_adapters(job: Job) -> bool:
     """fms_acceleration leaves the adapters of a quantized base out of FSDP and reduces their gradients as DDP does."""
-    return job.step.framework == "fms_acceleration" and job.method.quantization != "none"
+    return job.step.framework == "fms_acceleration" and job.method.is_quantized
 
 
 def _layer_split(job: Job, weights: WeightBytes, gradients: float, states: float, trained: float) -> Shares:
@@ -127,7 +125,7 @@ def units(job: Job, weights: WeightBytes, trains: Trainable) -> Units:
     shape, precision = job.shape, job.precision
     stored = DTYPE_BYTES[precision.weights]
     gathered = min(stored, DTYPE_BYTES[precision.compute] if precision.compute != "fp8" else 2)
-    ratio = 1.0 if job.method.quantization != "none" else gathered / stored
+    ratio = 1.0 if job.method.is_quantized else gathered / stored
     adapter = DTYPE_BYTES[precision.adapters]
     adapter_gathered = min(adapter, gathered)
     blocks = tuple(
@@ -140,7 +138,7 @@ def units(job: Job, weights: WeightBytes, trains: Trainable) -> Units:
     else:
         gradients = tuple(float(count * adapter_gathered) for count in trains.adapters_per_block)
         root_gradients = float(trains.modules * gathered)
-    root = weights.outside * (1.0 if job.method.quantization != "none" and job.method.upcast_unquantized else ratio)
+    root = weights.outside * (1.0 if job.method.is_quantized and job.method.upcast_unquantized else ratio)
     return Units(
         root=root + weights.modules * ratio,
         blocks=blocks,

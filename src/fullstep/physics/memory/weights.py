@@ -89,7 +89,7 @@ def whole_module_elements(shape: ModelShape, name: str) -> int:
 @lru_cache(maxsize=512)
 def block_weight_bytes(block: Block, method: Method, element_bytes: int, unquantized_bytes: int, stacks_experts: bool) -> float:
     """Stored weights of one block without adapters."""
-    if method.quantization == "none":
+    if not method.is_quantized:
         return block.parameters * element_bytes
     size = float((block.norm_parameters + block.other_parameters) * unquantized_bytes)
     for linear in block.linears:
@@ -139,14 +139,14 @@ def weight_bytes(job: Job) -> WeightBytes:
 @lru_cache(maxsize=512)
 def _weight_bytes(shape: ModelShape, method: Method, precision: Precision, stacks: bool) -> WeightBytes:
     element = DTYPE_BYTES[precision.weights]
-    loose = 4 if method.quantization != "none" and method.upcast_unquantized else element
+    loose = 4 if method.is_quantized and method.upcast_unquantized else element
     per_block = tuple(block_weight_bytes(block, method, element, loose, stacks) for block in shape.blocks)
     trains = _trainable(shape, method)
     return WeightBytes(
         per_block=per_block,
         blocks=sum(per_block[index] for index in shape.layers),
         outside=(shape.parameters - shape.block_parameters) * loose,
-        modules=trains.modules * (loose if method.quantization != "none" else element),
+        modules=trains.modules * (loose if method.is_quantized else element),
         adapters=trains.adapters * DTYPE_BYTES[precision.adapters],
         masters=4.0 * trains.total if precision.master_weights else 0.0,
         constants=_constants(shape, method.quantization, method.double_quantization, stacks),
