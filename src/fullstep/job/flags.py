@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fullstep.errors import Fault, InputError
-from fullstep.job.keys import BY_DOTTED, KEYS, Key, allowed_text
+from fullstep.job.keys import BY_DOTTED, KEYS, Key
 from fullstep.job.refusal import Refused
 from fullstep.job.values import dotted_key
 
@@ -133,13 +133,3 @@ def _value(key: Key, text: str) -> Any:
         return tomllib.loads(f"value = {word}")["value"] if "\n" not in word and len(word) < 10_000 else word
     except (ValueError, RecursionError):
         return word
-
-
-def flag_of(dotted: str) -> str:
-    """The flag of a key, for messages: ``--micro-batch``."""
-    return _flag(BY_DOTTED[dotted], [key.name for key in KEYS])
-
-
-def allowed_for_flag(flag: Flag) -> str:
-    """What a flag's value may be, for help texts."""
-    return allowed_text(BY_DOTTED[flag.dotted])

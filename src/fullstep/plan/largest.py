@@ -13,7 +13,6 @@ from fullstep.plan.remedies import Remedy, remedies
 from fullstep.plan.trial import Refusal, Size, Trial, Workbench
 
 Vary = Literal["micro_batch", "sequence_tokens", "rank", "model"]
-VARIES: tuple[Vary, ...] = ("micro_batch", "sequence_tokens", "rank", "model")
 _KEYS = {"micro_batch": "batch.micro_batch", "sequence_tokens": "batch.sequence_tokens", "rank": "method.rank", "model": "model.name"}
 _STEPS = {"micro_batch": 1, "sequence_tokens": 64, "rank": 1}
 _CEILING = 2**24

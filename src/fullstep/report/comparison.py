@@ -9,6 +9,7 @@ from fullstep.errors import printable
 from fullstep.job import Job
 from fullstep.ledger import HOLDINGS, Answer
 from fullstep.plan.layouts import layout_name, machine_words
+from fullstep.quantities import GIB
 from fullstep.report.paper import Paper
 from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, method_words, span
 
@@ -81,7 +82,7 @@ def _table(columns: Sequence[Column], width: int, paper: Paper) -> list[str]:
         lines.append(_row(label, texts, _difference([each.likely for each in bounds]), width))
     usable = [column.answer.memory.usable_bytes for column in columns]
     lines.append(_row("usable", ["unknown" if each is None else gib(each) for each in usable], "", width))
-    lines.append(_row("peak at", [INSTANTS[column.answer.memory.peak_at].split(" of ")[0] for column in columns], "", width))
+    lines.append(_row("peak at", [column.answer.memory.peak_at.replace("_", " ") for column in columns], "", width))
     lines += ["", *_holding_rows(columns, width), "", *_instant_rows(columns, width)]
     hosts = [column.answer.host.memory_peak_bytes for column in columns]
     return [*lines, "", _row("host memory, GiB", [gib(each) for each in hosts], _difference(hosts), width)]
@@ -119,12 +120,12 @@ def _holding_rows(columns: Sequence[Column], width: int) -> list[str]:
 
 def _instant_rows(columns: Sequence[Column], width: int) -> list[str]:
     rows = ["  allocated at each instant, GiB"]
-    for at, words in INSTANTS.items():
+    for at in INSTANTS:
         found = [_allocated_at(column.answer, at) for column in columns]
         known = [size for size in found if size is not None]
         if known:
             difference = _difference(known) if len(known) == len(found) else ""
-            rows.append(_row(words.split(" of ")[0], ["-" if size is None else gib(size) for size in found], difference, width))
+            rows.append(_row(at.replace("_", " "), ["-" if size is None else gib(size) for size in found], difference, width))
     return rows
 
 
@@ -143,7 +144,7 @@ def _verdict_row(verdicts: Sequence[str], width: int, paper: Paper) -> str:
 
 def _difference(sizes: Sequence[float]) -> str:
     """Last minus first in GiB, signed; nothing where both print the same."""
-    text = f"{(sizes[-1] - sizes[0]) / 2**30:+,.1f}"
+    text = f"{(sizes[-1] - sizes[0]) / GIB:+,.1f}"
     return "" if text in ("+0.0", "-0.0") else text
 
 

@@ -26,7 +26,7 @@ def largest_text(found: Largest, paper: Paper) -> str:
     lines += _next_lines(found, paper)
     if found.note:
         lines += paper.entry("Bounded", found.note)
-    return paper.finish(lines + closing_lines(job, found.trial.answer, paper))
+    return paper.finish(lines + closing_lines(found.trial.answer, paper))
 
 
 def _words(found: Largest) -> str:

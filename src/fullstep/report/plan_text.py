@@ -37,7 +37,7 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     lines += rejection_lines(plan.rejected, paper)
     for number, missing in enumerate(plan.missing):
         lines += paper.entry("Missing" if number == 0 else "", f"{missing.key}: {missing.why}; {missing.how}")
-    lines += closing_lines(best.job, best.answer, paper)
+    lines += closing_lines(best.answer, paper)
     if verdict.decide_by is not None:
         lines += paper.entry("Decide by", verdict.decide_by)
     return paper.finish(lines)

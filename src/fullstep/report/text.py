@@ -48,7 +48,7 @@ def answer_text(job: Job, answer: Answer, paper: Paper, remedies: Sequence[Remed
     lines += ["", *instants_table(answer, paper), ""]
     lines += other_lines(job, answer, paper)
     lines += remedy_lines(remedies, paper)
-    lines += closing_lines(job, answer, paper)
+    lines += closing_lines(answer, paper)
     return paper.finish(lines)
 
 
@@ -135,7 +135,7 @@ def remedy_lines(remedies: Sequence[Remedy], paper: Paper) -> list[str]:
     return lines
 
 
-def closing_lines(job: Job, answer: Answer, paper: Paper) -> list[str]:
+def closing_lines(answer: Answer, paper: Paper) -> list[str]:
     """Warnings, what was assumed, and how sure this is."""
     lines: list[str] = []
     for number, (code, text) in enumerate(answer.warnings):
