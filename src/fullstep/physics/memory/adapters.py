@@ -68,8 +68,8 @@ def adapted(tape: Tape, kernels: Kernels, tensors: tuple[int, int, int], shape: 
         gradient = shape.copies * adapter.rank * (shape.inputs + shape.outputs) * adapter.new_gradient
         dropped = (tape.tensor(tokens * shape.inputs * kernels.compute),) if adapter.dropout else ()
         return tape.op((given, output), tape.size(output), saves=(given, *dropped), weight_gradient=gradient, trains=True, view=True)
-    modules = 2 if shape.is_joined_experts else 1
-    scaled = [_low_rank(tape, kernels, source, replace(shape, outputs=shape.outputs // modules), tokens) for _ in range(modules)]
+    modules = [replace(shape, outputs=shape.outputs // 2)] * 2 if shape.is_joined_experts else [shape]
+    scaled = [_low_rank(tape, kernels, source, module, tokens) for module in modules]
     if adapter.kind == "dora":
         scaled = [_magnitude(tape, adapter, (output, scaled[0]), shape, tokens)]
     total = max(tape.size(output), sum(tape.size(part) for part in scaled))

@@ -100,7 +100,7 @@ def _held_outputs(job: Job, shape: ModelShape) -> float:
 
 def _head_kernels(job: Job, shape: ModelShape) -> Kernels:
     """Those of a block; a tied head's gradient waits for the embedding's, also where the optimizer's step is part of backward."""
-    kernels = block_kernels(job, shape.blocks[-1])
+    kernels = block_kernels(job, shape.blocks[-1]).in_one_row()
     if job.optimizer.in_backward and shape.tied:
         return kernels._replace(new_gradient=DTYPE_BYTES[job.precision.gradients], gradient_work=0)
     return kernels
@@ -118,7 +118,7 @@ def _block_costs(job: Job, index: int, units: Units, *, gathered_whole: float, g
     compute = compute_bytes(job)
     sharded = job.layout.is_fsdp
     return BlockCosts(
-        profile=block_profile(block, block_kernels(job, block), job.shape.hidden),
+        profile=block_profile(block, block_kernels(job, block).in_one_row(), job.shape.hidden),
         selective_kept=_selective_kept(job, block, compute),
         gathered=units.blocks[index] if sharded and not gathered_whole else 0.0,
         reduced=units.block_gradients[index] * units.reduce_factor if sharded else 0.0,

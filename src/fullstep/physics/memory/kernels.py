@@ -67,3 +67,9 @@ class Kernels(NamedTuple):
     @property
     def tokens(self) -> int:
         return self.rows * self.sequence_tokens
+
+    def in_one_row(self) -> Kernels:
+        """The same with all tokens in one row, where nothing hangs on how they are split: one profile then serves many micro-batches."""
+        if self.attention == "eager" or self.masked or self.extra_keys:
+            return self
+        return self._replace(rows=1, sequence_tokens=self.tokens)
