@@ -46,6 +46,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
     per_element = gradients / trains.total if trains.total else 0.0
     offloads_state = layout.offload_optimizer or (layout.offload_parameters and sharded)
     whole = _gathered_whole(job, gathered, shape)
+    kernels = [block_kernels(job, block).in_one_row() for block in shape.blocks]
     return Scene(
         shape=shape,
         checkpointing=job.step.activation_checkpointing,
@@ -55,10 +56,12 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         gradients=0.0 if layout.offload_parameters and sharded else gradients,
         buffers=_buffers(job, held, trains),
         blocks=tuple(
-            _block_costs(job, index, gathered, gathered_whole=whole, gradients_left=_trained_elements(job, trains, index) * per_element)
-            for index in range(len(shape.blocks))
+            _block_costs(
+                job, index, runs_with, gathered, gathered_whole=whole, gradients_left=_trained_elements(job, trains, index) * per_element
+            )
+            for index, runs_with in enumerate(kernels)
         ),
-        root=_root_costs(job, shape, gathered, per_element=per_element),
+        root=_root_costs(job, shape, gathered, kernels[-1], per_element=per_element),
         sharded=sharded,
         caches_copies=job.method.kind == "full",
         gathered_whole=whole,
@@ -73,14 +76,14 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
     )
 
 
-def _root_costs(job: Job, shape: ModelShape, gathered: Units, *, per_element: float) -> RootCosts:
+def _root_costs(job: Job, shape: ModelShape, gathered: Units, kernels: Kernels, *, per_element: float) -> RootCosts:
     """``per_element``: bytes that a trained element's gradient leaves behind until the step."""
     compute, habit, sharded = compute_bytes(job), loss_habit(job), job.layout.is_fsdp
     elements = shape.head_parameters or shape.embedding_parameters
     made = compute if sharded else DTYPE_BYTES[job.precision.gradients]
     trains_embedding = job.method.kind == "full" or shape.embedding_name in job.method.train_modules
     return RootCosts(
-        head=head_profile(shape, _head_kernels(job, shape), habit),
+        head=head_profile(shape, _head_kernels(job, shape, kernels), habit),
         copies=float(elements * compute) if _head_is_copied(job, compute) else 0.0,
         gathered=gathered.root + _gathered_in_part(job, gathered, shape) if sharded else 0.0,
         reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
@@ -98,9 +101,8 @@ def _held_outputs(job: Job, shape: ModelShape) -> float:
     return float(job.batch.tokens * shape.vocabulary * output_bytes_per_logit(job, compute_bytes(job)))
 
 
-def _head_kernels(job: Job, shape: ModelShape) -> Kernels:
-    """Those of a block; a tied head's gradient waits for the embedding's, also where the optimizer's step is part of backward."""
-    kernels = block_kernels(job, shape.blocks[-1]).in_one_row()
+def _head_kernels(job: Job, shape: ModelShape, kernels: Kernels) -> Kernels:
+    """Those of the last block; a tied head's gradient waits for the embedding's, also where the optimizer's step is part of backward."""
     if job.optimizer.in_backward and shape.tied:
         return kernels._replace(new_gradient=DTYPE_BYTES[job.precision.gradients], gradient_work=0)
     return kernels
@@ -113,12 +115,12 @@ def _head_gradient_kept(job: Job, per_element: float) -> float:
     return DTYPE_BYTES[job.precision.gradients] if job.optimizer.in_backward and job.shape.tied else per_element
 
 
-def _block_costs(job: Job, index: int, units: Units, *, gathered_whole: float, gradients_left: float) -> BlockCosts:
+def _block_costs(job: Job, index: int, kernels: Kernels, units: Units, *, gathered_whole: float, gradients_left: float) -> BlockCosts:
     block = job.shape.blocks[index]
     compute = compute_bytes(job)
     sharded = job.layout.is_fsdp
     return BlockCosts(
-        profile=block_profile(block, block_kernels(job, block).in_one_row(), job.shape.hidden),
+        profile=block_profile(block, kernels, job.shape.hidden),
         selective_kept=_selective_kept(job, block, compute),
         gathered=units.blocks[index] if sharded and not gathered_whole else 0.0,
         reduced=units.block_gradients[index] * units.reduce_factor if sharded else 0.0,

@@ -96,8 +96,7 @@ class Scene:
     step_gradients: float
     """gradients when the optimizer steps: shards, also where they piled up whole before"""
     extra_step_gradients: float = 0
-    instants: dict[At, Instant] = field(default_factory=dict)
-    _worst: dict[At, float] = field(default_factory=dict)
+    _worst: dict[At, tuple[float, str, tuple[float, ...]]] = field(default_factory=dict)
     block_phase: BlockPhase = field(default_factory=lambda: BlockPhase(0, 0, 0))
 
     @property
@@ -118,19 +117,25 @@ class Scene:
     ) -> None:
         """Keep the worst moment of each instant."""
         more = gradients + activations + logits_and_loss + gathered_parameters + temporaries
-        if more > self._worst.get(at, -1.0):
-            self._worst[at] = more
-            holdings = Holdings(
-                weights=self.weights,
-                gradients=gradients,
-                optimizer_states=self.optimizer_states,
-                activations=activations,
-                logits_and_loss=logits_and_loss,
-                gathered_parameters=gathered_parameters,
-                temporaries=temporaries,
-                buffers=self.buffers,
-            )
-            self.instants[at] = Instant(at, holdings, place)
+        if at not in self._worst or more > self._worst[at][0]:
+            self._worst[at] = (more, place, (gradients, activations, logits_and_loss, gathered_parameters, temporaries))
+
+    def instant(self, at: At) -> Instant | None:
+        """The worst moment that was noted; None: none was."""
+        if at not in self._worst:
+            return None
+        _, place, (gradients, activations, logits_and_loss, gathered_parameters, temporaries) = self._worst[at]
+        holdings = Holdings(
+            weights=self.weights,
+            gradients=gradients,
+            optimizer_states=self.optimizer_states,
+            activations=activations,
+            logits_and_loss=logits_and_loss,
+            gathered_parameters=gathered_parameters,
+            temporaries=temporaries,
+            buffers=self.buffers,
+        )
+        return Instant(at, holdings, place)
 
 
 def kept_by(scene: Scene, kind: int, checkpointed: bool) -> float:

@@ -186,4 +186,4 @@ def walk_step(scene: Scene, *, accumulates: bool, old_gradients: float) -> tuple
     gradients = scene.step_gradients + scene.extra_step_gradients
     scene.note("optimizer_step", "optimizer", gradients=gradients, temporaries=scene.step_temporaries)
     order: tuple[At, ...] = ("forward", "loss", "backward", "second_forward", "optimizer_step")
-    return tuple(scene.instants[at] for at in order if at in scene.instants)
+    return tuple(instant for at in order if (instant := scene.instant(at)) is not None)
