@@ -91,7 +91,7 @@ def test_any_text_as_json(text: str) -> None:
         worksheet_from_json(text)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "replace")),
     suffix=st.sampled_from(["toml", "yaml", "json", "txt"]),
