@@ -50,14 +50,14 @@ lint: $(QUICK_READY) ## style, types, and that imports go down only
 	$(BIN)/mypy validation tools benchmarks
 	$(BIN)/lint-imports --no-logo
 
-test: $(TEST_READY) lint ## all checks and tests but the slow ones (what continuous integration runs)
-	$(BIN)/pytest -m 'not slow'
+test: $(TEST_READY) lint ## all checks and tests (what continuous integration runs)
+	$(BIN)/pytest
 
 test-quick: $(QUICK_READY) ## the tests that need neither torch nor transformers
-	$(BIN)/pytest -m 'not slow and not real_classes'
+	$(BIN)/pytest -m 'not real_classes'
 
-test-slow: $(TEST_READY) ## the tests that take minutes each
-	$(BIN)/pytest -m slow
+test-slow: $(QUICK_READY) ## a deep search for worksheets that break an invariant: minutes
+	EXAMPLES=2500 $(BIN)/pytest tests/physics/test_invariants.py
 
 accuracy: $(RUN_READY) ## score the estimates against published measurements and rewrite the tables in the docs
 	$(BIN)/python validation/accuracy.py

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import write_cautions
 import write_formulas
 import write_report
 import write_worksheet_docs
+from generated_pages import ROOT, write_or_check
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES: dict[str, Callable[[], str]] = {
     "README.md": write_report.page,
     "docs/formulas.md": write_formulas.page,
@@ -27,15 +26,7 @@ PAGES: dict[str, Callable[[], str]] = {
 def main(arguments: list[str]) -> int:
     """Write or check; returns the exit code."""
     pages = {ROOT / name: make() for name, make in PAGES.items()}
-    stale = [path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    if "--check" in arguments:
-        for path in stale:
-            print(f"{path.relative_to(ROOT)} is not what the code says: run make docs")
-        return 1 if stale else 0
-    for path in stale:
-        path.write_text(pages[path], encoding="utf-8")
-        print(f"{path.relative_to(ROOT)} written")
-    return 0
+    return write_or_check(pages, check="--check" in arguments, remedy="make docs")
 
 
 if __name__ == "__main__":

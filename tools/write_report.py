@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from generated_pages import ROOT, between_markers
 
 from fullstep import api
 from fullstep.report.paper import Paper
 from fullstep.report.plan_text import plan_text
 
-ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = "examples/llama-8b-full.toml"
 BEGIN, END = "<!-- report:begin -->", "<!-- report:end -->"
 _WIDTH = 100
@@ -18,11 +17,11 @@ _LEFT_OUT = ("Missing", "Assumed", "Open")
 
 def page() -> str:
     """The whole README with the report of today."""
-    before, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise SystemExit(f"README.md has no {BEGIN} followed by {END}")
-    return f"{before}{BEGIN}\n```\n$ fullstep plan {EXAMPLE}\n\n{_report()}```\n{END}{after}"
+    content = f"```\n$ fullstep plan {EXAMPLE}\n\n{_report()}```\n"
+    readme = between_markers((ROOT / "README.md").read_text(encoding="utf-8"), BEGIN, END, content)
+    if readme is None:
+        raise SystemExit(f"README.md has no {BEGIN} followed by {END}: put both lines where the report shall stand")
+    return readme
 
 
 def _report() -> str:

@@ -10,12 +10,15 @@ import json
 import sys
 from pathlib import Path
 
-from accuracy_page import between_markers, page, short_table
+from accuracy_page import page, short_table
 from accuracy_scores import Outcome, by_group, score_all, summarize
 from known_gaps import known_gaps
 from published_cases import published_cases
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tools"))
+from generated_pages import between_markers, write_or_check  # noqa: E402 (its folder was put on the path just now)
+
 PAGE = ROOT / "docs" / "accuracy.md"
 README = ROOT / "README.md"
 BASELINE = ROOT / "validation" / "baseline.json"
@@ -48,15 +51,7 @@ def main(arguments: list[str]) -> int:
     if README not in wanted:
         print(f"README.md has no lines {BEGIN} and {END}: its table is left out")
     wanted[BASELINE] = json.dumps({"mean_absolute_error_percent": group_errors(outcome)}, indent=2) + "\n"
-    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    if "--check" in arguments:
-        for path in stale:
-            print(f"{path.relative_to(ROOT)} is not what comes out: run make accuracy")
-        return 1 if stale else 0
-    for path in stale:
-        path.write_text(wanted[path], encoding="utf-8")
-        print(f"{path.relative_to(ROOT)} written")
-    return 0
+    return write_or_check(wanted, check="--check" in arguments, remedy="make accuracy")
 
 
 if __name__ == "__main__":

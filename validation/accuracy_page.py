@@ -27,8 +27,9 @@ habits of its own. No case is left out.
 
 Allocated follows from mechanisms; no number in it is fitted, but a few habits (do outputs and gradients stay alive?) were inferred from
 these runs: `src/fullstep/job/data/habits.json` says which. Reserved and device are another matter: the shares that describe the caching
-allocator, and the widths of the bounds (`src/fullstep/physics/memory/data/allocator.json`), were read off the fms-acceleration runs, which
-are scored here as well. For those two sources device, inside and width are no independent check.
+allocator, and the widths of the bounds (`src/fullstep/physics/memory/data/allocator.json`), were read off the fms-acceleration runs,
+and the bounds for stacks of their own off litgpt's table, which are scored here as well. For those sources device, inside and width are no
+independent check.
 """
 
 
@@ -192,10 +193,3 @@ def _line(cells: Sequence[str]) -> str:
 def _anchor(title: str) -> str:
     """The fragment that Markdown renderers give a heading."""
     return "".join("-" if letter == " " else letter for letter in title.lower() if letter.isalnum() or letter in " -_")
-
-
-def between_markers(text: str, begin: str, end: str, content: str) -> str | None:
-    """The text with what stands between two marker lines replaced; None where the markers are missing."""
-    before, found_begin, rest = text.partition(begin)
-    _, found_end, after = rest.partition(end)
-    return f"{before}{begin}\n{content}{end}{after}" if found_begin and found_end else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from typing import Any
 
@@ -134,7 +135,11 @@ def at_most(smaller: float, larger: float) -> bool:
     return smaller <= larger * (1 + BITS_APART) + 1
 
 
-often = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+often = settings(
+    max_examples=int(os.environ.get("EXAMPLES", "150")),  # more of them: make test-slow
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
 
 
 @often

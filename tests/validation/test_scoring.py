@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accuracy_page import between_markers, page, short_table
+from accuracy_page import page, short_table
 from accuracy_scores import Outcome, judge, score_all, summarize
+from generated_pages import between_markers
 from known_gaps import Gap, gap_of
 from published_cases import Case, Counter, published_cases
 
