@@ -3,5 +3,9 @@
 from fullstep.ledger.answer import Answer, Caution, HostMemory, Memory, OtherPeaks, Verdict
 from fullstep.ledger.estimate import MemoryEstimate
 from fullstep.ledger.instants import HOLDINGS, Holdings, Instant
+from fullstep.ledger.trace import LiveTensor, ModuleShare, Moment, Trace
 
-__all__ = ["HOLDINGS", "Answer", "Caution", "Holdings", "HostMemory", "Instant", "Memory", "MemoryEstimate", "OtherPeaks", "Verdict"]
+__all__ = [
+    "HOLDINGS", "Answer", "Caution", "Holdings", "HostMemory", "Instant", "LiveTensor", "Memory", "MemoryEstimate", "ModuleShare", "Moment",
+    "OtherPeaks", "Trace", "Verdict",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Experiments. Only what runs in worker processes imports torch."""
