@@ -15,7 +15,7 @@ from fullstep.job.defaults.precision import optimizer_of, precision_of
 from fullstep.job.defaults.run import checkpoint_of, data_of, evaluation_of, goal_of
 from fullstep.job.defaults.step import batch_of, settle_framework, step_of
 from fullstep.job.habits import habits_of, transformers_numbers
-from fullstep.job.job import Job
+from fullstep.job.job import Job, Settings
 from fullstep.job.shapes import shape_of
 from fullstep.job.validation import raise_all
 from fullstep.job.worksheet import Worksheet
@@ -30,12 +30,26 @@ def complete(worksheet: Worksheet) -> Job:
             sound, but asks for what the formulas do not cover; all faults together.
     """
     filler = Filler(worksheet)
-    job = _job(filler)
+    shape = _shape(filler)
+    parts = _parts(filler, shape)
     if filler.faults:
         raise_all(filler.faults + filler.uncovered, worksheet.origin)
-    if filler.uncovered or job is None:
+    if filler.uncovered or shape is None:
         raise UnsupportedError(*filler.uncovered)
-    return job
+    return Job(shape=shape, **parts)
+
+
+def settings_of(worksheet: Worksheet) -> Settings:
+    """The same completion for a trace, which asks the model's own class: what the formulas alone do not cover is let through.
+
+    Raises:
+        InputError: the worksheet contradicts itself, or its model or card is not there; all faults together.
+    """
+    filler = Filler(worksheet)
+    parts = _parts(filler, _shape(filler))
+    if filler.faults:
+        raise_all(filler.faults, worksheet.origin)
+    return Settings(**parts)
 
 
 def further_faults(worksheet: Worksheet, faulty: frozenset[str]) -> list[Fault]:
@@ -46,15 +60,14 @@ def further_faults(worksheet: Worksheet, faulty: frozenset[str]) -> list[Fault]:
         faulty: keys and sections that could not
     """
     filler = Filler(worksheet, faulty)
-    _job(filler)
+    _parts(filler, _shape(filler))
     return filler.faults + filler.uncovered
 
 
-def _job(filler: Filler) -> Job | None:
-    """Everything filled in; None where something is wrong, of which the filler has a note."""
+def _parts(filler: Filler, shape: ModelShape | None) -> dict[str, Any]:
+    """Every section of a job but the shape, filled in; what is wrong is noted in the filler, and the parts mean nothing then."""
     worksheet = filler.worksheet
     section = worksheet.section
-    shape = _shape(filler)
     machine_keys, layout_keys, step_keys = section("machine"), section("layout"), section("step")
     settle_framework(filler, step_keys)
     gpus = filler.take(machine_keys, "gpus", "machine.gpus", 1, "one GPU")
@@ -80,17 +93,15 @@ def _job(filler: Filler) -> Job | None:
         filler, shape=shape, method=method, precision=precision, optimizer=optimizer, batch=batch, step=step, layout=layout, machine=machine
     )
     find_impossible_figures(filler, machine)
-    if filler.faults or filler.uncovered or shape is None:
-        return None
-    return Job(
-        shape=shape, method=method, precision=precision, optimizer=optimizer, batch=batch, step=step, layout=layout, machine=machine,
-        data=data, evaluation=evaluation, checkpoint=checkpoint, goal=goal,
-        measured=dict(section("measured")),
-        fixed=frozenset(section("plan").get("fixed", ())),
-        assumptions=tuple(filler.assumptions),
-        cautions=tuple(filler.cautions),
-        worksheet=worksheet,
-    )  # fmt: skip
+    return {
+        "method": method, "precision": precision, "optimizer": optimizer, "batch": batch, "step": step, "layout": layout,
+        "machine": machine, "data": data, "evaluation": evaluation, "checkpoint": checkpoint, "goal": goal,
+        "measured": dict(section("measured")),
+        "fixed": frozenset(section("plan").get("fixed", ())),
+        "assumptions": tuple(filler.assumptions),
+        "cautions": tuple(filler.cautions),
+        "worksheet": worksheet,
+    }  # fmt: skip
 
 
 def _shape(filler: Filler) -> ModelShape | None:

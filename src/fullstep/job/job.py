@@ -1,4 +1,4 @@
-"""A job: a worksheet with every default filled in. This is what the physics reads; nothing in it is unsaid.
+"""A job: a worksheet with every default filled in. This is what physics and lab read; nothing in it is unsaid.
 
 Field names are the worksheet's keys (contract, schema 1). Sizes that a worksheet gives in GiB or GB are bytes here.
 """
@@ -15,9 +15,14 @@ from fullstep.job.worksheet import Worksheet
 from fullstep.models import ModelShape
 from fullstep.quantities import DType
 
-MethodKind = Literal["full", "lora", "qlora", "dora", "ia3", "prefix_tuning", "bottleneck"]
+MethodKind = Literal[
+    "full", "lora", "qlora", "dora", "ia3", "prefix_tuning", "bottleneck",
+    "adalora", "adaption_prompt", "boft", "bone", "c3a", "cpt", "delora", "fourierft", "gralora", "hra", "ln_tuning", "loha", "lokr",
+    "miss", "multitask_prompt_tuning", "oft", "osf", "p_tuning", "poly", "prompt_tuning", "randlora", "road", "shira", "trainable_tokens",
+    "vblora", "vera", "waveft", "xlora",
+]  # fmt: skip
 Quantization = Literal["none", "nf4", "fp4", "int8", "fp8", "gptq", "mxfp4"]
-Objective = Literal["sft", "dpo", "orpo", "kto", "reward"]
+Objective = Literal["sft", "dpo", "orpo", "kto", "reward", "ppo", "grpo"]
 Strategy = Literal["single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp_grad_op", "hsdp", "layer_split"]
 LayoutImplementation = Literal["fsdp1", "fsdp2", "deepspeed", "torch", "megatron"]
 FSDP_STRATEGIES: frozenset[Strategy] = frozenset(("fsdp", "fsdp_grad_op", "hsdp"))
@@ -41,7 +46,8 @@ class Method:
     kind: MethodKind
     rank: int
     targets: tuple[str, ...]
-    """module names of the model's class that carry adapters, already resolved from "all-linear" or peft's default; () for full"""
+    """module names of the model's class that carry adapters, already resolved from "all-linear" or peft's default; () for full.
+    As stated, and () where nothing is stated, for models and kinds that only a trace covers"""
     train_modules: tuple[str, ...]
     dropout: float
     stacked_experts: bool
@@ -210,8 +216,9 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    shape: ModelShape
+class Settings:
+    """All of a job but the shape of the model, which a trace does without."""
+
     method: Method
     precision: Precision
     optimizer: Optimizer
@@ -231,4 +238,11 @@ class Job:
     cautions: tuple[tuple[str, str], ...] = ()
     """(code, text) found while reading the worksheet"""
     worksheet: Worksheet = field(default_factory=Worksheet)
-    """the validated worksheet that this job was made from, nested as in the file, defaults not filled in (a Mapping)"""
+    """the validated worksheet that this was made from, nested as in the file, defaults not filled in (a Mapping)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Settings):
+    """Settings for a model whose every parameter is known."""
+
+    shape: ModelShape

@@ -50,7 +50,7 @@ def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | Non
     return Method(
         kind=kind,
         rank=rank,
-        targets=_targets(filler, values, kind, shape) if shape is not None else (),
+        targets=_targets(filler, values, kind, shape),
         train_modules=_train_modules(filler, values, shape),
         dropout=take(values, "dropout", "method.dropout", 0, "peft's default") if kind in LORA_FAMILY else values.get("dropout", 0),
         stacked_experts=filler.transformers is not None and filler.transformers >= (5,),
@@ -139,11 +139,14 @@ def _with_experts(filler: Filler, kind: str, shape: ModelShape, names: tuple[str
     return tuple(dict.fromkeys(stacked.get(name, name) for name in (every if names is None else names)))
 
 
-def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelShape) -> tuple[str, ...]:
+def _targets(filler: Filler, values: Mapping[str, Any], kind: str, shape: ModelShape | None) -> tuple[str, ...]:
     if kind in ("prefix_tuning", "bottleneck"):
         if "targets" in values:
             filler.caution("F001", f"method.targets without effect under {kind}")
         return ()
+    if shape is None or kind in TRACED_METHODS:  # peft looks them up in the model's class
+        stated = filler.take(values, "targets", "method.targets", (), "what peft takes where none are named")
+        return (stated,) if isinstance(stated, str) else tuple(stated)
     known = _modules(shape)
     stated = values.get("targets")
     if stated is None:
