@@ -91,5 +91,16 @@ CAUTIONS: dict[str, CautionKind] = {
         "Where sdpa has no fused kernel (classes without an sdpa path, ALiBi, or float32 with grouped keys) scores and their softmax are"
         " kept: rows x heads x length x length. Flash attention keeps none of them.",
     ),
+    "F120": CautionKind(
+        "The traced step runs out of memory",
+        "Every request of the traced step was replayed through a model of the caching allocator on this card. One of them found no room,"
+        " even after cached blocks were given back. Where what is allocated would just fit, fragmentation decides: step.expandable_segments"
+        " = true leaves less of it.",
+    ),
+    "F200": CautionKind(
+        "An option of the plan was not traced",
+        "fullstep plan --trace traces the best options before they are shown. What cannot be traced stays estimated by the formulas,"
+        " and the reason stands beside it.",
+    ),
 }
 """code -> what it means"""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from fullstep.evidence import Assumption, Evidence
 from fullstep.ledger.instants import At, Instant
 from fullstep.quantities import Bounds
+
+if TYPE_CHECKING:  # both are written in terms of what stands here
+    from fullstep.ledger.estimate import MemoryEstimate
+    from fullstep.ledger.trace import Trace
 
 Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
 
@@ -71,3 +75,7 @@ class Answer:
     warnings: tuple[Caution, ...] = ()
     measured: dict[str, Any] = field(default_factory=dict)
     """figures of a pilot, as stated in the worksheet; they stand beside the estimate and outrank it"""
+    trace: Trace | None = None
+    """what one step of the real model class was seen to do; ``memory`` is traced then, or measured where a pilot outranks it"""
+    estimated: MemoryEstimate | None = None
+    """beside a trace: the formulas' account of the same step; None where they do not know the model"""

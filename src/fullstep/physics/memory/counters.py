@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fullstep.hardware import device_overheads
-from fullstep.job import Job
+from fullstep.job import Job, Settings
+from fullstep.job.outside import outside_allocator
 from fullstep.ledger import Instant
 from fullstep.physics.memory.allocator import AllocatorFacts, allocator_facts, layout_kind, trust_in
 from fullstep.physics.memory.scene import Scene
@@ -51,7 +51,7 @@ def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
     peak = max(instant.allocated_bytes for instant in instants)
     trust = trust_in(job, facts)
     allocated = Bounds(peak * (1 - trust.below), peak, peak * (1 + trust.above))
-    outside = _outside(job)
+    outside = outside_allocator(job)
     likely = max(peak, _pools(job, scene, instants, facts))
     room = job.machine.usable_bytes
     if room is not None and likely + outside.likely > room:
@@ -62,27 +62,32 @@ def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
         likely,
         likely + spread.above * peak + (allocated.high - peak),
     )
-    if room is not None and room - outside.low > reserved.likely:  # the cache stops where the card ends
+    return on_the_card(job, allocated, reserved)
+
+
+def on_the_card(job: Settings, allocated: Bounds, reserved: Bounds) -> Counters:
+    """Both counters of torch, and what follows from them for the card, each with bounds [bytes].
+
+    The cache stops where the card ends: reserved and device are at most what is there, where the likely value leaves that open.
+
+    Args:
+        job: layout and card
+        allocated: at its peak
+        reserved: at its peak, as it would be with room for its high end
+    """
+    outside, room = outside_allocator(job), job.machine.usable_bytes
+    if room is not None and room - outside.low > reserved.likely:
         reserved = reserved._replace(high=max(allocated.high, min(reserved.high, room - outside.low)))
     device = reserved + outside
     if room is not None and device.high > room > device.likely and allocated.high + outside.high <= room:
         device = device._replace(high=float(room))
-    unavoidable = facts.unavoidable_fragmentation
+    unavoidable = allocator_facts().unavoidable_fragmentation
     needed = Bounds(
         allocated.low * (1 + unavoidable.low) + outside.low,
         allocated.likely * (1 + unavoidable.likely) + outside.likely,
         allocated.high * (1 + unavoidable.high) + outside.high,
     )
     return Counters(allocated, reserved, device, needed)
-
-
-def _outside(job: Job) -> Bounds:
-    """What is on the card beside torch's allocator: the context, and a communicator where several GPUs work together."""
-    overheads, machine = device_overheads(job.machine.card), job.machine
-    if machine.gpus * machine.nodes == 1 or job.layout.strategy in ("single", "layer_split"):
-        return overheads.context_bytes
-    communicator = overheads.communicator_bytes if machine.nodes == 1 else overheads.communicator_between_nodes_bytes
-    return overheads.context_bytes + communicator
 
 
 def _pools(job: Job, scene: Scene, instants: tuple[Instant, ...], facts: AllocatorFacts) -> float:
