@@ -2,7 +2,8 @@
 
 FullstepError
 ├── InputError            the input is at fault; exit code 2; carries every fault found, not just the first
-│   └── UnsupportedError  the input is sound, but the formulas do not cover it; names the way out
+│   └── UnsupportedError  the input is sound, but it is not covered; names the way out
+├── LabError              an experiment's process died, hung, crashed or made no sense; exit code 4; says at which stage
 └── (anything else is a fault of ours; exit code 1)
 """
 
@@ -46,4 +47,19 @@ class UnsupportedError(InputError):
     """The input is sound but not covered; the fault's remedy names the way out."""
 
 
-__all__ = ["Fault", "FullstepError", "InputError", "KeyTwiceError", "UnsupportedError", "printable", "unique_keys"]
+class LabError(FullstepError):
+    """An experiment did not end as it should, which says nothing about its input.
+
+    Args:
+        what: died, in words, and at which stage
+        remedy: what to do
+        details: the last lines that the process wrote; they follow the message
+    """
+
+    def __init__(self, what: str, *, remedy: str = "", details: tuple[str, ...] = ()) -> None:
+        self.what, self.remedy, self.details = printable(what), remedy, tuple(printable(line) for line in details)
+        message = f"{self.what}. {remedy}" if remedy else self.what
+        super().__init__("\n".join((message, *(f"  | {line}" for line in self.details))))
+
+
+__all__ = ["Fault", "FullstepError", "InputError", "KeyTwiceError", "LabError", "UnsupportedError", "printable", "unique_keys"]
