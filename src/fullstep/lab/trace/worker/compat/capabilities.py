@@ -1,0 +1,46 @@
+"""Libraries ask the machine what it can do; they are told what the worksheet's card can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fullstep.lab.trace.worker.compat.unit import Unit
+
+_capability = (9, 0)
+
+
+def say_capability(capability: tuple[int, int]) -> None:
+    """CUDA compute capability of the card, for example (9, 0)."""
+    global _capability  # noqa: PLW0603
+    _capability = capability
+
+
+def _install() -> None:
+    torch.cuda.get_device_capability = lambda *_, **__: _capability
+    torch.cuda.is_bf16_supported = lambda *_, **__: _capability >= (8, 0)
+    from transformers.integrations import moe  # noqa: PLC0415
+
+    if hasattr(moe, "_can_use_grouped_mm"):
+        moe._can_use_grouped_mm = _can_use_grouped_mm
+
+
+def _can_use_grouped_mm(*_: Any, **__: Any) -> bool:
+    return _capability >= (8, 0)
+
+
+def _self_test() -> None:
+    assert torch.cuda.get_device_capability() == _capability
+    from transformers.integrations import moe  # noqa: PLC0415
+
+    assert moe._can_use_grouped_mm is _can_use_grouped_mm
+
+
+CAPABILITIES = Unit(
+    name="capabilities",
+    why="there is no card here that could be asked",
+    install=_install,
+    self_test=_self_test,
+    libraries=("torch", "transformers"),
+)
