@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fullstep.api.answer import estimate as estimate
     from fullstep.api.search import largest as largest
     from fullstep.api.search import plan as plan
+    from fullstep.api.traced import trace as trace
     from fullstep.job import read_worksheet as read_worksheet
     from fullstep.job import worksheet_from_mapping as worksheet_from_mapping
 
@@ -22,11 +23,12 @@ _HOMES = {
     "largest": "fullstep.api.search",
     "plan": "fullstep.api.search",
     "read_worksheet": "fullstep.job",
+    "trace": "fullstep.api.traced",
     "worksheet_from_mapping": "fullstep.job",
 }
 """where each function lives: it is imported when it is first asked for, so that an estimate does not load the search"""
 
-__all__ = ["compare", "estimate", "largest", "plan", "read_worksheet", "worksheet_from_mapping"]
+__all__ = ["compare", "estimate", "largest", "plan", "read_worksheet", "trace", "worksheet_from_mapping"]
 
 
 def __getattr__(name: str) -> Any:

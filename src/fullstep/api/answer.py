@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fullstep.calibration import compare_with_pilot, outrank
 from fullstep.errors import Fault, InputError
-from fullstep.job import Job, Worksheet, complete
-from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate
+from fullstep.evidence import Evidence
+from fullstep.job import Job, Settings, Worksheet, complete
+from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate, Trace
 from fullstep.physics import estimate_memory
-from fullstep.plan.verdict import judge, judge_host, judge_pilot
+from fullstep.plan.verdict import judge, judge_host, judge_pilot, judge_replay
 
 
 def estimate(worksheet: Worksheet) -> Answer:
@@ -39,28 +40,36 @@ def compare(*worksheets: Worksheet) -> tuple[Answer, ...]:
 
 def size(job: Job) -> Answer:
     """The answer to a completed job, by the formulas."""
-    return assemble(job, estimate_memory(job))
+    estimated = estimate_memory(job)
+    return assemble(job, estimated, estimated)
 
 
-def assemble(job: Job, estimated: MemoryEstimate) -> Answer:
-    """An estimate becomes an answer: a pilot's figures outrank it, then it is judged.
+def assemble(job: Settings, account: MemoryEstimate, estimated: MemoryEstimate | None, trace: Trace | None = None) -> Answer:
+    """An account of a step becomes an answer: a pilot's figures outrank it, then it is judged.
 
     Args:
         job: the completed worksheet
-        estimated: [bytes] what the formulas (or a trace) say of its memory
+        account: [bytes] what the best witness but a pilot says of its memory: the formulas or a trace
+        estimated: [bytes] what the formulas say; None: they do not know the model
+        trace: where that witness is a trace
     """
-    memory = outrank(estimated, job.measured)
+    memory = outrank(account, job.measured)
     machine, goal = job.machine, job.goal
     judgement = judge(memory.needed, memory.other_peaks, machine.usable_bytes, goal.reserve_fraction)
     host_verdict = judge_host(memory.host_bytes, machine.host_memory_bytes, goal.reserve_fraction)
-    if memory is not estimated:  # a pilot ran on this machine
+    if estimated is None and host_verdict != "does_not_fit":  # only a part of it is known
+        host_verdict = "unknown"
+    if trace is not None:
+        judgement = judge_replay(judgement, trace.out_of_memory)
+    if memory is not account:  # a pilot ran on this machine
         judgement = judge_pilot(judgement)
         host_verdict = "tight" if host_verdict == "does_not_fit" else host_verdict
+    witness: Evidence = "estimated" if trace is None else "traced"
     return Answer(
         parameters=memory.parameters,
         trainable_parameters=memory.trainable_parameters,
         memory=Memory(
-            evidence="estimated" if memory is estimated else "measured",
+            evidence=witness if memory is account else "measured",
             allocated_peak_bytes=memory.allocated,
             reserved_peak_bytes=memory.reserved,
             device_peak_bytes=memory.device,
@@ -73,12 +82,14 @@ def assemble(job: Job, estimated: MemoryEstimate) -> Answer:
             reason=judgement.reason,
         ),
         host=HostMemory(
-            evidence="estimated",
+            evidence="traced" if estimated is None else "estimated",
             memory_peak_bytes=memory.host_bytes,
             at=memory.host_at,
             verdict=host_verdict,
         ),
         assumptions=job.assumptions,
         warnings=(*(Caution(code, text) for code, text in job.cautions), *memory.cautions),
-        measured=compare_with_pilot(estimated, job.measured) if job.measured else {},
+        measured=compare_with_pilot(estimated, job.measured, None if trace is None else account) if job.measured else {},
+        trace=trace,
+        estimated=None if trace is None else estimated,
     )

@@ -1,4 +1,4 @@
-"""Measured against estimated: a pilot's figures outrank the formulas, and both are shown."""
+"""Three witnesses: a pilot's figures outrank a trace, a trace outranks the formulas, and all are shown."""
 
 from fullstep.calibration.pilot import MEMORY_KEYS, Comparison, compare_with_pilot, outrank
 

@@ -25,11 +25,21 @@ class Comparison(NamedTuple):
 
     measured: float
     estimated: Bounds | None
-    """None: fullstep has no estimate of it yet"""
+    """None: fullstep has no estimate of it yet, or the formulas do not know the model"""
+    traced: Bounds | None = None
+    """None: not traced"""
 
 
-def compare_with_pilot(estimate: MemoryEstimate, measured: Mapping[str, float]) -> dict[str, Comparison]:
-    """Every figure of ``[measured]`` beside its estimate, under its worksheet key (memory keys end in ``_bytes`` here)."""
+def compare_with_pilot(
+    estimate: MemoryEstimate | None, measured: Mapping[str, float], traced: MemoryEstimate | None = None
+) -> dict[str, Comparison]:
+    """Every figure of ``[measured]`` beside what was said of it before, under its worksheet key (memory keys end in ``_bytes`` here).
+
+    Args:
+        estimate: [bytes] by the formulas; None: they do not know the model
+        measured: the worksheet's [measured] table
+        traced: [bytes] as a trace saw it; None: there is none
+    """
     rows: dict[str, Comparison] = {}
     for key, value in measured.items():
         if value is None:
@@ -38,7 +48,7 @@ def compare_with_pilot(estimate: MemoryEstimate, measured: Mapping[str, float]) 
         if counter is None:
             rows[key] = Comparison(value, None)
         else:
-            rows[f"{counter}_peak_bytes"] = Comparison(value * GIB, getattr(estimate, counter))
+            rows[f"{counter}_peak_bytes"] = Comparison(value * GIB, getattr(estimate, counter, None), getattr(traced, counter, None))
     return rows
 
 
@@ -46,7 +56,7 @@ def outrank(estimate: MemoryEstimate, measured: Mapping[str, float]) -> MemoryEs
     """The estimate with the measured counters in place of the estimated ones; the same object when none was measured.
 
     Args:
-        estimate: [bytes] by the formulas
+        estimate: [bytes] by the formulas or as traced
         measured: the worksheet's [measured] table; of it the keys of :data:`MEMORY_KEYS`, in GiB
     """
     found = {MEMORY_KEYS[key]: value * GIB for key, value in measured.items() if key in MEMORY_KEYS and value is not None}

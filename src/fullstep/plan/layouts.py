@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fullstep.job import Job, Layout
+from fullstep.job import Layout, Settings
 from fullstep.quantities import format_gib
 
 
@@ -46,7 +46,7 @@ def layout_name(layout: Layout) -> str:
     return {"fsdp": generation, "fsdp_grad_op": f"{generation} SHARD_GRAD_OP", "hsdp": f"HSDP ({generation})"}[layout.strategy]
 
 
-def machine_words(job: Job) -> str:
+def machine_words(job: Settings) -> str:
     """The GPUs of a job in words: ``2 nodes of 8 x H100-SXM``."""
     machine = job.machine
     if machine.card is None:
@@ -59,7 +59,7 @@ def machine_words(job: Job) -> str:
     return here if machine.nodes == 1 else f"{machine.nodes} nodes of {here}"
 
 
-def layout_words(job: Job) -> str:
+def layout_words(job: Settings) -> str:
     """A job's layout in words: ``state sharded over the GPUs (FSDP2)``."""
     if job.layout.strategy == "single":
         return "one GPU"

@@ -65,6 +65,21 @@ def judge_pilot(judgement: Judgement) -> Judgement:
     return Judgement("tight", f"the pilot ran, although by its figures and the formulas {judgement.reason}")
 
 
+def judge_replay(judgement: Judgement, out_of_memory: str) -> Judgement:
+    """The verdict on a traced step: where its replay on the card ran out of memory, it does not simply fit.
+
+    Args:
+        judgement: by what the step needs
+        out_of_memory: what found no room, for people; empty: everything did
+
+    >>> judge_replay(Judgement("fits", "the step needs 70.0 GiB of 79.0 GiB"), "2.0 GiB in backward").verdict
+    'tight'
+    """
+    if not out_of_memory or judgement.verdict != "fits":
+        return judgement
+    return Judgement("tight", f"{judgement.reason}, but its replay runs out of memory: {out_of_memory}")
+
+
 def judge_host(needed_bytes: float, available_bytes: int | None, reserve_fraction: float) -> Verdict:
     """The verdict on the host RAM of one node, by the same rule; a single figure stands for all three bounds.
 

@@ -6,24 +6,24 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fullstep.errors import printable
-from fullstep.job import Job
+from fullstep.job import Settings
 from fullstep.ledger import HOLDINGS, Answer
 from fullstep.plan.layouts import layout_name, machine_words
 from fullstep.quantities import GIB
-from fullstep.report.paper import Paper
-from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, method_words, span
+from fullstep.report.paper import Paper, cut
+from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, method_words, model_words, span
 
 
 class Column(NamedTuple):
     """One worksheet of a comparison."""
 
     name: str
-    job: Job
+    job: Settings
     answer: Answer
 
 
-_SETTINGS: tuple[tuple[str, Callable[[Job], str]], ...] = (
-    ("model", lambda job: job.shape.name.rpartition("/")[2]),
+_SETTINGS: tuple[tuple[str, Callable[[Settings], str]], ...] = (
+    ("model", lambda job: model_words(job).rpartition("/")[2]),
     ("method", method_words),
     ("weights", lambda job: job.precision.weights if job.method.quantization == "none" else f"{job.method.quantization} base"),
     ("compute", lambda job: job.precision.compute),
@@ -76,6 +76,9 @@ def _table(columns: Sequence[Column], width: int, paper: Paper) -> list[str]:
     lines += ["", "  one GPU, GiB: likely (low-high)"]
     verdicts = [column.answer.memory.verdict for column in columns]
     lines.append(_verdict_row(verdicts, width, paper))
+    words = [column.answer.memory.evidence for column in columns]
+    if set(words) != {"estimated"}:
+        lines.append(_row("evidence", words, "", width))
     for label, counter in _COUNTERS:
         bounds = [getattr(column.answer.memory, counter) for column in columns]
         texts = [_counter_cell(column, counter) for column in columns]
@@ -103,7 +106,7 @@ def _differing_keys(columns: Sequence[Column], paper: Paper) -> list[str]:
     return paper.entry("Keys", f"{', '.join(differing)} differ" if differing else "none differ")
 
 
-def _setting(job: Job, dotted: str) -> object:
+def _setting(job: Settings, dotted: str) -> object:
     """A key's value in a completed job; where jobs do not hold it under its own name, as stated."""
     section, _, name = dotted.partition(".")
     return getattr(getattr(job, section, None), name, job.worksheet.stated(dotted))
@@ -134,7 +137,7 @@ def _allocated_at(answer: Answer, at: str) -> float | None:
 
 
 def _row(label: str, cells: Sequence[str], difference: str, width: int) -> str:
-    return f"  {label:<18}" + "".join(f"{_cut(cell, width):>{width + 2}}" for cell in cells) + f"  {difference:>12}"
+    return f"  {label:<18}" + "".join(f"{cut(cell, width):>{width + 2}}" for cell in cells) + f"  {difference:>12}"
 
 
 def _verdict_row(verdicts: Sequence[str], width: int, paper: Paper) -> str:
@@ -152,8 +155,3 @@ def _tail(name: str, width: int) -> str:
     """The end of a path: what tells files apart stands there."""
     name = printable(name)
     return name if len(name) <= width else "…" + name[1 - width :]
-
-
-def _cut(text: str, width: int) -> str:
-    text = printable(text)
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -10,7 +10,6 @@ from fullstep import __version__
 from fullstep.errors import InputError
 from fullstep.evidence import Assumption
 from fullstep.ledger import HOLDINGS, Answer, HostMemory, Instant, Memory
-from fullstep.quantities import Bounds
 
 SCHEMA = 1
 _LATER = {
@@ -66,7 +65,16 @@ def _all_but_assumptions(answer: Answer) -> dict[str, Any]:
         "run": None,
         **({"measured": {key: _comparison(row) for key, row in answer.measured.items()}} if answer.measured else {}),
         "warnings": [{"code": code, "text": text} for code, text in answer.warnings],
+        **_trace(answer),
     }
+
+
+def _trace(answer: Answer) -> dict[str, Any]:
+    if answer.trace is None:
+        return {}
+    from fullstep.report.trace_json import trace_as_dict  # noqa: PLC0415 (an estimate has none)
+
+    return {"trace": trace_as_dict(answer.trace, answer.estimated)}
 
 
 def error_as_dict(error: Exception) -> dict[str, Any]:
@@ -130,5 +138,5 @@ def _host(host: HostMemory) -> dict[str, Any]:
 
 
 def _comparison(row: Any) -> dict[str, Any]:
-    measured, estimated = row
-    return {"measured": measured, "estimated": estimated.as_dict() if isinstance(estimated, Bounds) else None}
+    said = {"measured": row.measured, "estimated": None if row.estimated is None else row.estimated.as_dict()}
+    return said if row.traced is None else {**said, "traced": row.traced.as_dict()}

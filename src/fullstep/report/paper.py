@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
 from fullstep.errors import printable
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-_ASCII = str.maketrans({"·": "|", "█": "#", "–": "-", "…": "...", "×": "x", "≤": "<="})
+_ASCII = str.maketrans(
+    {"·": "|", "█": "#", "–": "-", "…": "...", "×": "x", "≤": "<=", "▼": "v", "│": "|", "└": "+", "─": "-"}
+    | dict(zip("▁▂▃▄▅▆▇", "...::##", strict=True))
+)
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
 LEAST_WIDTH = 80
 LABEL_WIDTH = 15
 
@@ -50,6 +55,16 @@ class Paper(NamedTuple):
         length = min(longest, max(round(share * longest), 1 if share > 0 else 0))
         return ("█" if self.unicode else "#") * length
 
+    @staticmethod
+    def columns(shares: Sequence[float], height: int) -> list[str]:
+        """Upright bars for shares between 0 and 1, side by side, in lines from the top down; an eighth of a line can be told apart.
+
+        >>> Paper.columns([0.5, 1, 0.25], height=2)
+        [' █ ', '██▄']
+        """
+        filled = [max(round(share * height * 8), 1 if share > 0 else 0) for share in shares]
+        return ["".join(_EIGHTHS[max(0, min(8, size - 8 * line))] for size in filled) for line in reversed(range(height))]
+
     def finish(self, lines: list[str]) -> str:
         """The lines as one text with a line end, in signs that the stream can print."""
         if not self.colours:
@@ -64,9 +79,14 @@ class Paper(NamedTuple):
         ['  at             forward']
         """
         room = self.width - LABEL_WIDTH - 2
-        pieces = textwrap.wrap(printable(text), room, break_long_words=True, break_on_hyphens=False) or [""]
+        pieces = self.wrapped(text, room)
         first = f"  {label:<{LABEL_WIDTH}}{pieces[0]}"
         return [first, *(" " * (LABEL_WIDTH + 2) + piece for piece in pieces[1:])]
+
+    @staticmethod
+    def wrapped(text: str, room: int) -> list[str]:
+        """A text in lines of at most ``room`` signs; at least one line."""
+        return textwrap.wrap(printable(text), room, break_long_words=True, break_on_hyphens=False) or [""]
 
     def sentence(self, text: str, indent: int = 2) -> list[str]:
         """A sentence of its own, wrapped."""
@@ -74,6 +94,16 @@ class Paper(NamedTuple):
         return textwrap.wrap(
             printable(text), self.width, initial_indent=margin, subsequent_indent=margin, break_long_words=True, break_on_hyphens=False
         )
+
+
+def cut(text: str, width: int) -> str:
+    """A text of at most ``width`` signs; where some are left out, the last one says so.
+
+    >>> cut("backward", 5)
+    'back…'
+    """
+    text = printable(text)
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _can_print_bars(stream: TextIO) -> bool:

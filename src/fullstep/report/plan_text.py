@@ -11,8 +11,9 @@ from fullstep.plan.rejections import Rejection
 from fullstep.plan.savers import change_words, level_words
 from fullstep.plan.search import Plan, option_changes
 from fullstep.plan.trial import Trial
+from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
-from fullstep.report.text import closing_lines, instants_table, memory_lines, other_lines, remedy_lines
+from fullstep.report.text import closing_lines, memory_lines, other_lines, remedy_lines
 from fullstep.report.wording import VERDICTS, gib, headline, span
 
 _INK = {"nothing_fits": "red", "undecided": "yellow"}
@@ -30,7 +31,7 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     if best.changes:
         lines += paper.entry("Change", change_words(option_changes(best)))
     lines += memory_lines(best.answer, paper)
-    lines += ["", *instants_table(best.answer, paper), ""]
+    lines += ["", *instants_lines(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)
     lines += card_lines(plan.options, paper) if plan.as_written.job.machine.usable_bytes is None else option_lines(plan.options[1:], paper)
     lines += remedy_lines(plan.remedies, paper)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fullstep.job import Job
-from fullstep.ledger import HOLDINGS, Answer, Instant
+from fullstep.job import Settings
+from fullstep.ledger import HOLDINGS, Answer, Instant, MemoryEstimate
 from fullstep.plan.layouts import layout_words, machine_words
+from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
-from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, headline, span
+from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, headline, shows, span
 
 if TYPE_CHECKING:
     from fullstep.plan.remedies import Remedy
 
-_SHORT_HOLDINGS = ("weights", "grads", "states", "activ.", "logits", "gathered", "temp.", "buffers")
 _MEMORY_SECTIONS = ("model", "method", "precision", "optimizer", "batch", "step", "layout")
 _OBVIOUS = ("method.kind", "method.objective", "layout.strategy", "layout.shards", "step.framework_version", "layout.loading")
 """defaults that the headline shows anyway, or that hang on another one"""
@@ -28,12 +28,10 @@ _ASSUMED_LINES = 6
 _NEEDED = (
     "allocated + unavoidable fragmentation + context: the verdict compares it; reserved may be larger because the cache keeps what it can"
 )
-_CELL = 9
-_WEIGHTS = HOLDINGS.index("weights")
 _STARTS = {"fits": "It fits", "tight": "Tight", "does_not_fit": "Does not fit", "unknown": "Not decidable"}
 
 
-def answer_text(job: Job, answer: Answer, paper: Paper, remedies: Sequence[Remedy] = ()) -> str:
+def answer_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[Remedy] = ()) -> str:
     """The whole report on one worksheet as written.
 
     Args:
@@ -45,14 +43,14 @@ def answer_text(job: Job, answer: Answer, paper: Paper, remedies: Sequence[Remed
     lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(job), indent=0)]
     lines += ["", *verdict_lines(job, answer, paper), ""]
     lines += memory_lines(answer, paper)
-    lines += ["", *instants_table(answer, paper), ""]
+    lines += ["", *instants_lines(answer, paper), ""]
     lines += other_lines(job, answer, paper)
     lines += remedy_lines(remedies, paper)
     lines += closing_lines(answer, paper)
     return paper.finish(lines)
 
 
-def verdict_lines(job: Job, answer: Answer, paper: Paper) -> list[str]:
+def verdict_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
     """The verdict as one sentence."""
     verdict = answer.memory.verdict
     reason = answer.memory.reason
@@ -73,54 +71,54 @@ def memory_lines(answer: Answer, paper: Paper) -> list[str]:
         f"{span(memory.reserved_peak_bytes)} reserved · {span(memory.device_peak_bytes)} on the device{there} · {memory.evidence}"
     )
     lines = paper.entry("Peak per GPU", counters)
+    if answer.estimated is not None:
+        lines += paper.entry("", _estimated_words(answer.estimated))
     for key, row in answer.measured.items():
-        if row.estimated is not None:
-            counter = key.removesuffix("_peak_bytes")
-            outside = not row.estimated.low <= row.measured <= row.estimated.high
-            doubt = "; they disagree: was the pilot this very worksheet?" if outside else ""
-            lines += paper.entry("", f"{counter}: {gib(row.measured)} GiB measured, {span(row.estimated)} estimated{doubt}")
+        lines += _pilot_lines(key, row, paper)
     lines += paper.entry("needed", f"{span(memory.needed_bytes)} GiB = {_NEEDED}")
     if memory.evidence == "measured":
-        lines += paper.entry("", "table: estimated, the peak is the pilot's: its counters do not tell what they hold")
+        witness = "estimated" if answer.trace is None else "traced"
+        lines += paper.entry("", f"table: {witness}, the peak is the pilot's: its counters do not tell what they hold")
     peak = memory.peak
     place = f", {peak.place}" if peak.place and peak.place not in INSTANTS[peak.at] else ""
     lines += paper.entry("at", INSTANTS[peak.at] + place)
     return lines + bar_lines(peak, paper)
 
 
+def _estimated_words(estimated: MemoryEstimate) -> str:
+    """The formulas' counters, beside traced ones."""
+    return (
+        f"estimated: {gib(estimated.allocated.likely)} GiB allocated ({span(estimated.allocated)}) · {span(estimated.reserved)} reserved · "
+        f"{span(estimated.device)} on the device · {span(estimated.needed)} needed"
+    )
+
+
+def _pilot_lines(key: str, row: Any, paper: Paper) -> list[str]:
+    """A counter that a pilot measured, beside what the other witnesses say of it."""
+    said = [f"{span(bounds)} {word}" for bounds, word in ((row.estimated, "estimated"), (row.traced, "traced")) if bounds is not None]
+    best = row.traced or row.estimated
+    if best is None:
+        return []
+    doubt = "" if best.low <= row.measured <= best.high else "; they disagree: was the pilot this very worksheet?"
+    return paper.entry("", f"{key.removesuffix('_peak_bytes')}: {gib(row.measured)} GiB measured, {', '.join(said)}{doubt}")
+
+
 def bar_lines(peak: Instant, paper: Paper) -> list[str]:
     """What is alive at the peak, as far as it shows in GiB; the longest bar is half of it."""
     total = sum(peak.holdings) or 1.0
-    present = [(HOLDING_WORDS[name], value) for name, value in zip(HOLDINGS, peak.holdings, strict=True) if _shows(value)]
+    present = [(HOLDING_WORDS[name], value) for name, value in zip(HOLDINGS, peak.holdings, strict=True) if shows(value)]
     cells = [f"{words:<17} {gib(value):>7} {paper.bar(2 * value / total):<10}" for words, value in present]
     return ["    " + "   ".join(cells[start : start + 2]) for start in range(0, len(cells), 2)]
 
 
-def instants_table(answer: Answer, paper: Paper) -> list[str]:
-    """Every instant of the step with what is alive in it, in GiB; where the paper is narrow the smallest holdings go into one column,
-    but never the weights."""
-    memory = answer.memory
-    most = [max(instant.holdings[index] for instant in memory.instants) for index in range(len(HOLDINGS))]
-    used = [index for index in range(len(HOLDINGS)) if _shows(most[index])]
-    room = (paper.width - 26) // _CELL
-    kept = sorted(sorted(used, key=lambda index: (index != _WEIGHTS, -most[index]))[: room if len(used) <= room else room - 1])
-    merged = [index for index in used if index not in kept]
-    names = [_SHORT_HOLDINGS[index] for index in kept] + (["other"] if merged else [])
-    unit = "GiB, estimated" if memory.evidence == "measured" else "GiB"
-    lines = ["  " + f"{unit:<15}{'allocated':>9}" + "".join(f"{name:>{_CELL}}" for name in names)]
-    for instant in memory.instants:
-        sizes = [instant.holdings[index] for index in kept] + ([sum(instant.holdings[index] for index in merged)] if merged else [])
-        cells = "".join(f"{gib(size):>{_CELL}}" for size in sizes)
-        row = f"  {instant.at.replace('_', ' '):<15}{gib(sum(instant.holdings)):>9}{cells}"
-        lines.append(paper.ink(row, "bold") if instant.at == memory.peak_at else row)
-    return lines
-
-
-def other_lines(job: Job, answer: Answer, paper: Paper) -> list[str]:
+def other_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
     """Peaks outside the step, and host memory."""
     peaks = [f"{name} {gib(peak)}" for name, peak in answer.memory.other_peaks._asdict().items() if peak is not None]
     lines = paper.entry("Other peaks", " · ".join(peaks) + " GiB") if peaks else []
     available = job.machine.host_memory_bytes
+    if answer.host.evidence == "traced":
+        offloaded = f"{gib(answer.host.memory_peak_bytes)} GiB offloaded per node"
+        return lines + paper.entry("Host memory", f"{offloaded}; loading, evaluation and saving are open: the formulas do not cover this")
     there = "how much is there is not stated" if available is None else f"of {gib(available)}, {VERDICTS[answer.host.verdict]}"
     return lines + paper.entry("Host memory", f"{gib(answer.host.memory_peak_bytes)} GiB per node at {answer.host.at}, {there}")
 
@@ -165,16 +163,13 @@ def _importance(key: str) -> int:
     return next((place for place, first in enumerate(_FIRST) if key == first or key.startswith(f"{first}.")), len(_FIRST))
 
 
-def _shows(size_bytes: float) -> bool:
-    """More than 0.0 in GiB with one decimal."""
-    return gib(size_bytes) != gib(0)
-
-
 def sureness(answer: Answer) -> str:
     """How the figures are known and what would settle them."""
     settle = "run one full step and put its peak into [measured] (torch.cuda.max_memory_allocated() / 2**30)"
     if answer.memory.evidence == "measured":
-        return "a pilot's own figures; what it did not measure is estimated around them"
+        return f"a pilot's own figures; what it did not measure is {'estimated' if answer.trace is None else 'traced'} around them"
+    if answer.memory.evidence == "traced":
+        return f"traced: one step of the real model class, replayed through a model of torch's allocator; to settle it, {settle}"
     return f"estimated by formulas: {span(answer.memory.allocated_peak_bytes)} GiB allocated; to settle it, {settle}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fullstep.job import Job
+from fullstep.job import Job, Settings
 from fullstep.quantities import GIB, Bounds
 
 INSTANTS = {
@@ -36,6 +36,11 @@ def gib(size_bytes: float) -> str:
     return f"{size_bytes / GIB:,.1f}"
 
 
+def shows(size_bytes: float) -> bool:
+    """More than 0.0 in GiB with one decimal."""
+    return gib(size_bytes) != gib(0)
+
+
 def span(bounds: Bounds) -> str:
     """Bounds in bytes as ``low-high`` in GiB; one number where both round to the same.
 
@@ -46,7 +51,16 @@ def span(bounds: Bounds) -> str:
     return low if low == high else f"{low}-{high}"
 
 
-def headline(job: Job) -> str:
+def model_words(job: Settings) -> str:
+    """The model's name; where only its config is stated, the path of that."""
+    if isinstance(job, Job):
+        return job.shape.name
+    model = job.worksheet.section("model")
+    config = model.get("config")
+    return str(model.get("name") or (config if isinstance(config, str) else "the inline config"))
+
+
+def headline(job: Settings) -> str:
     """What is trained, how, and on how many rows: the first line of every report."""
     batch, machine, precision = job.batch, job.machine, job.precision
     gpus = machine.gpus * machine.nodes
@@ -62,10 +76,10 @@ def headline(job: Job) -> str:
         formats = f"{job.method.quantization} base"
     if precision.compute != precision.weights or job.method.is_quantized:
         formats += f", {precision.compute} compute"
-    return " · ".join((job.shape.name, method_words(job), formats, job.optimizer.name, rows))
+    return " · ".join((model_words(job), method_words(job), formats, job.optimizer.name, rows))
 
 
-def method_words(job: Job) -> str:
+def method_words(job: Settings) -> str:
     """The method with its rank where it has one."""
     method = job.method
     words = _METHODS.get(method.kind, method.kind.replace("_", " "))

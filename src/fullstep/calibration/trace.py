@@ -1,0 +1,93 @@
+"""What a trace saw, put in the place of what was estimated.
+
+A trace is one step of the real model class, so that its peaks outrank the formulas'. What it does not see stays theirs:
+loading, evaluation, saving and the host.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from fullstep.job import Job, Settings
+from fullstep.ledger import Caution, MemoryEstimate, OtherPeaks, Trace
+from fullstep.physics.memory.cautions import memory_cautions
+from fullstep.physics.memory.counters import on_the_card
+from fullstep.quantities import Bounds
+
+
+class Spread(NamedTuple):
+    """Shares (1 = 100 %) by which a true peak may lie below and above a traced one."""
+
+    below: float
+    above: float
+
+    def around(self, peak_bytes: float) -> Bounds:
+        """A traced peak with its bounds [bytes].
+
+        >>> Spread(0.5, 0.25).around(8)
+        Bounds(low=4.0, likely=8, high=10.0)
+        """
+        return Bounds(peak_bytes * (1 - self.below), peak_bytes, peak_bytes * (1 + self.above))
+
+
+class TraceTrust(NamedTuple):
+    """From ``data/trace_trust.json``, where both have their evidence."""
+
+    allocated: Spread
+    reserved: Spread
+
+
+@cache
+def trace_trust() -> TraceTrust:
+    """Read once."""
+    data = json.loads((Path(__file__).parent / "data" / "trace_trust.json").read_text(encoding="utf-8"))
+    return TraceTrust(*(Spread(*data[counter]["value"]) for counter in TraceTrust._fields))
+
+
+def outrank_with_trace(trace: Trace, settings: Settings, estimate: MemoryEstimate | None) -> MemoryEstimate:
+    """The account of a step with the traced counters and instants.
+
+    allocated and reserved: as traced, with the bounds of ``data/trace_trust.json``. device and needed: as for an estimate.
+
+    Args:
+        trace: [bytes] one rank's step, replayed on the card of ``settings``
+        settings: layout and card
+        estimate: [bytes] by the formulas, for what a trace does not see; None: they do not know the model. Its other peaks are
+            unknown then, and of the host only what the ranks of a node offload is counted
+    """
+    trust = trace_trust()
+    allocated = trust.allocated.around(trace.allocated_peak_bytes)
+    replayed = trust.reserved.around(max(trace.reserved_peak_bytes, trace.allocated_peak_bytes))
+    reserved = replayed._replace(low=max(replayed.low, allocated.low))
+    found = on_the_card(settings, allocated, reserved)
+    host = (estimate.host_bytes, estimate.host_at) if estimate is not None else (float(_offloaded_bytes(trace, settings)), "training")
+    return MemoryEstimate(
+        parameters=trace.parameters,
+        trainable_parameters=trace.trainable_parameters,
+        instants=trace.instants,
+        peak_at=trace.peak_at,
+        allocated=found.allocated,
+        reserved=found.reserved,
+        device=found.device,
+        needed=found.needed,
+        other_peaks=estimate.other_peaks if estimate is not None else OtherPeaks(),
+        host_bytes=host[0],
+        host_at=host[1],
+        cautions=_cautions(trace, settings),
+    )
+
+
+def _offloaded_bytes(trace: Trace, settings: Settings) -> int:
+    processes = 1 if settings.layout.strategy == "layer_split" else settings.machine.gpus
+    return processes * trace.host_bytes
+
+
+def _cautions(trace: Trace, settings: Settings) -> tuple[Caution, ...]:
+    """The formulas' cautions about the traced peak, the trace's own, and that it ran out of memory."""
+    peak = next(instant for instant in trace.instants if instant.at == trace.peak_at)
+    known = memory_cautions(settings, peak) if isinstance(settings, Job) else ()
+    ran_out = [Caution("F120", f"the replayed step runs out of memory: {trace.out_of_memory}")] if trace.out_of_memory else []
+    return (*ran_out, *trace.notes, *known)
