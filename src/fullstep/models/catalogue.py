@@ -52,7 +52,16 @@ def bundled_config(name: str) -> dict[str, Any]:
 
 
 def find_model(name: str) -> ModelShape:
-    """The shape of a model by its hub id.
+    """The shape of a model by its hub id. Names are found as :func:`config_by_name` does.
+
+    Raises:
+        InputError: no such model, with the nearest names; or the hub did not give its config.
+    """
+    return shape_from_config(*config_by_name(name))
+
+
+def config_by_name(name: str) -> tuple[dict[str, Any], str]:
+    """The config of a model by its hub id, which is not to be changed, and the hub id.
 
     Bundled models are found in any letter case, by the part after the slash where only one has it, and without a version at
     its end (``mixtral-8x7b`` for ``Mixtral-8x7B-v0.1``) where only one has that. Any other hub id is looked up on the hub if
@@ -69,13 +78,12 @@ def find_model(name: str) -> ModelShape:
         )
     bundled = _bundled_name(name)
     if bundled is not None:
-        entry = _table()[bundled]
-        return shape_from_config(entry["config"], bundled)
+        return _table()[bundled]["config"], bundled
     if "/" in name:
         from fullstep.models.hub import fetch_config, hub_is_installed  # noqa: PLC0415 - only where a name needs it
 
         if hub_is_installed():
-            return shape_from_config(fetch_config(name), name)
+            return fetch_config(name), name
     raise _not_found(name)
 
 
