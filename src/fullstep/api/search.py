@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fullstep.api.answer import size
 from fullstep.job import Worksheet
 from fullstep.plan.largest import Largest, Vary
@@ -10,13 +12,25 @@ from fullstep.plan.search import Plan
 from fullstep.plan.search import plan as search
 
 
-def plan(worksheet: Worksheet) -> Plan:
+def plan(worksheet: Worksheet, *, trace: bool = False, progress: Callable[[str], None] | None = None) -> Plan:
     """Every sensible way to run the worksheet, ranked, and one verdict over all.
 
+    Args:
+        worksheet: what is wanted
+        trace: trace the best options (three, six at most) before they are judged and ranked for good; one that cannot be traced
+            stays estimated and says why
+        progress: is told what is traced
+
     Raises:
-        InputError: the worksheet is at fault
+        InputError: the worksheet is at fault, or torch and its libraries are to trace and are not installed
     """
-    return search(worksheet, size)
+    if not trace:
+        return search(worksheet, size)
+    from fullstep.api.witness import require_libraries, trace_trials  # noqa: PLC0415 (only a trace needs the lab)
+    from fullstep.plan.confirm import confirmed  # noqa: PLC0415
+
+    require_libraries()
+    return confirmed(search(worksheet, size), lambda trials: trace_trials(trials, progress))
 
 
 def largest(worksheet: Worksheet, vary: Vary) -> Largest:

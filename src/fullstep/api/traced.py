@@ -80,13 +80,20 @@ def trace_subject(
 
 def snapshot_fault(path: Path) -> Fault | None:
     """Why nothing can be written there; None: it can. Found before a trace begins, which may take a while."""
+    try:
+        return _snapshot_fault(path)
+    except (OSError, ValueError) as error:  # a name that no system takes
+        return Fault("--snapshot", f"cannot be written: {getattr(error, 'strerror', None) or error}", "a file in a folder that is there")
+
+
+def _snapshot_fault(path: Path) -> Fault | None:
     if path.is_dir():
         return Fault("--snapshot", f'"{path}" is a folder', "a file", f"For example {path / 'snapshot.pickle'}.")
     if not path.parent.is_dir():
         what = "is no folder" if path.parent.exists() else "is not there"
         return Fault("--snapshot", f'the folder "{path.parent}" {what}', "a file in a folder that is there")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        return Fault("--snapshot", f'"{path}" cannot be written: no permission', "a file that may be written")
+    if not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):
+        return Fault("--snapshot", f'"{path}" cannot be written: no permission', "a file in a folder that can be written")
     return None
 
 

@@ -1,6 +1,7 @@
 """The door from the terminal: one file per command, imported only when that command is called.
 
-Exit codes: 0 something fits, or all as asked; 2 the input is at fault; 3 does not fit; 1 a fault of ours; 128 + n stopped by signal n.
+Exit codes: 0 something fits, or all as asked; 2 the input is at fault; 3 does not fit; 4 a process of an experiment died or timed out;
+1 a fault of ours; 128 + n stopped by signal n.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ EXIT_OK = 0
 EXIT_OURS = 1
 EXIT_INPUT = 2
 EXIT_DOES_NOT_FIT = 3
+EXIT_LAB = 4
 STOPPED = 128
 """plus the number of the signal"""
 _SIGINT = 2
@@ -21,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "plan": "the main job: layouts of the worksheet's machine ranked, what does not fit and why",
     "estimate": "one worksheet exactly as written; two are compared; --jsonl answers thousands",
     "largest": "the largest micro-batch, row length, rank or model that fits",
+    "trace": "one full step of the real model class, no GPU, no weights; needs the extra lab",
     "init": "a blank worksheet, every key explained",
 }
 _TOP_HELP = """usage: fullstep COMMAND [WORKSHEET] [options]
@@ -89,4 +92,4 @@ def _unknown_command(word: str) -> NoReturn:
     raise InputError(Fault("command line", f'no command is called "{word[:60]}"', ", ".join(COMMANDS), hint))
 
 
-__all__ = ["COMMANDS", "EXIT_DOES_NOT_FIT", "EXIT_INPUT", "EXIT_OK", "EXIT_OURS", "main"]
+__all__ = ["COMMANDS", "EXIT_DOES_NOT_FIT", "EXIT_INPUT", "EXIT_LAB", "EXIT_OK", "EXIT_OURS", "main"]

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from fullstep.cli import EXIT_INPUT, EXIT_OURS, STOPPED
+from fullstep.cli import EXIT_INPUT, EXIT_LAB, EXIT_OURS, STOPPED
 from fullstep.cli.streams import silence, stand_in_for_closed_streams
-from fullstep.errors import InputError, printable
+from fullstep.errors import InputError, LabError, printable
 
 _BROKEN_PIPE = 13
 """the number of SIGPIPE, which not every system has"""
@@ -30,6 +30,9 @@ def guarded(action: Callable[[], int]) -> int:
 
             _complain(faults_text(error))
             return EXIT_INPUT
+        except LabError as error:
+            _complain(f"fullstep: {error}\n")
+            return EXIT_LAB
         except KeyboardInterrupt:
             return STOPPED + signal.SIGINT
         except BrokenPipeError:

@@ -12,6 +12,7 @@ from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--trace", action="store_true", help="trace the best options before they are ranked; needs the extra lab")
     add_worksheet_arguments(parser)
 
 
@@ -21,8 +22,8 @@ def run(arguments: argparse.Namespace) -> int:
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
     worksheet = worksheet_from(arguments)
-    with progress("searching layouts"):
-        found = plan(worksheet)
+    with progress("searching layouts") as say:
+        found = plan(worksheet, trace=arguments.trace, progress=say)
     if arguments.json:
         from fullstep.report.json import dump  # noqa: PLC0415
         from fullstep.report.plan_json import plan_as_dict  # noqa: PLC0415

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from fullstep.errors import printable
 
 _PATIENCE_SECONDS = 1.0
 
 
 @contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Shows ``what`` and the seconds it has taken, from the first second on; wipes it at the end."""
+def progress(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows ``what`` and the seconds it has taken, from the first second on; wipes it at the end.
+
+    What it yields may be told the stage that the work has come to, which is shown as well.
+    """
+    line = _Line(what)
     if not sys.stderr.isatty():
-        yield
+        yield line.say
         return
-    done = threading.Event()
-    thread = threading.Thread(target=_tick, args=(what, done), daemon=True)
+    thread = threading.Thread(target=line.tick, daemon=True)
     thread.start()
     try:
-        yield
+        yield line.say
     finally:
-        done.set()
+        line.done.set()
         thread.join()
 
 
-def _tick(what: str, done: threading.Event) -> None:
-    seconds = 0
-    while not done.wait(_PATIENCE_SECONDS):
-        seconds += 1
-        sys.stderr.write(f"\r{what} ... {seconds} s")
-        sys.stderr.flush()
-    if seconds:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+class _Line:
+    """One line of a terminal that is written over again and again."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._stage = ""
+        self.done = threading.Event()
+
+    def say(self, stage: str) -> None:
+        """Shows this stage from the next second on."""
+        self._stage = f": {printable(stage)}" if stage else ""
+
+    def tick(self) -> None:
+        """Writes the line each second until it is done."""
+        seconds = 0
+        while not self.done.wait(_PATIENCE_SECONDS):
+            seconds += 1
+            passed = f" ... {seconds} s"
+            room = shutil.get_terminal_size().columns - len(passed) - 1
+            sys.stderr.write(f"\r\x1b[K{(self._what + self._stage)[: max(room, 0)]}{passed}")
+            sys.stderr.flush()
+        if seconds:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

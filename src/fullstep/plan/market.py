@@ -33,7 +33,7 @@ def search_cards(bench: Workbench) -> Found:
         else:
             closest = sized[-1] if sized else tried[0]
             found.ruled_out.append(RuledOut(f"up to {COUNTS[-1]} x {card.key}", closest, len(COUNTS), closest.changes))
-    found.trials.sort(key=_order)
+    found.trials.sort(key=card_order)
     found.ruled_out.sort(key=_memory_of, reverse=True)
     return found
 
@@ -73,7 +73,8 @@ def _memory_of(out: RuledOut) -> int:
     return out.closest.job.machine.usable_bytes or 0 if isinstance(out.closest, Trial) else 0
 
 
-def _order(trial: Trial) -> tuple[float, ...]:
+def card_order(trial: Trial) -> tuple[float, ...]:
+    """The key to sort cards by; smaller is better: what fits, on the fewest GPUs, with the least memory."""
     machine = trial.job.machine
     return (verdict_order(trial.verdict), machine.gpus, machine.usable_bytes or 0, *rank(trial))
 

@@ -61,6 +61,17 @@ def rejected(as_written: Trial, ruled_out: Sequence[RuledOut], options: Sequence
     return records
 
 
+def rejection_of(what: str, out: Trial, options: Sequence[Trial]) -> Rejection:
+    """The record of a single option that turns out not to fit.
+
+    Args:
+        what: it is, in words
+        out: does not fit
+        options: what fits, best first
+    """
+    return _of_trial(what, out, 1, _smallest_change(out, options), False)
+
+
 def _of_trial(what: str, trial: Trial, count: int, remedy: Mapping[str, object] | None, alters: bool) -> Rejection:
     memory, host = trial.answer.memory, trial.answer.host
     if memory.verdict != "does_not_fit":

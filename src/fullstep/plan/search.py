@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from fullstep.job import Worksheet
 from fullstep.plan.candidates import RuledOut, node_counts, search_machine, trimmed
-from fullstep.plan.layouts import layout_words, machine_words
+from fullstep.plan.layouts import layout_name, layout_words, machine_words
 from fullstep.plan.market import COUNTS, enough_bytes, search_cards
 from fullstep.plan.missing import Missing, missing_data
 from fullstep.plan.ranking import ranked
@@ -175,3 +175,16 @@ def _nothing_fits(as_written: Trial, helps: Sequence[Remedy]) -> PlanVerdict:
 def option_changes(trial: Trial) -> Mapping[str, object]:
     """What an option states differently from the worksheet as written."""
     return {key: value for key, value in trial.changes.items() if value is not None}
+
+
+def option_words(trial: Trial) -> str:
+    """An option in one line: ``FSDP2, no recomputation, 4 rows x 2``."""
+    job = trial.job
+    where = layout_name(job.layout)
+    if job.machine.nodes > 1:
+        where += f" on {job.machine.nodes} nodes"
+    card = "" if job.machine.card is None else f"{job.machine.gpus} x {job.machine.card.key}, "
+    level = level_words(job) or "no recomputation"
+    shown = "" if trial.changes.get("machine.gpu") is None else card
+    rows = f"{job.batch.micro_batch} row{'s' if job.batch.micro_batch > 1 else ''} x {job.batch.accumulation}"
+    return f"{shown}{where}, {level}, {rows}" + ("" if option_changes(trial) else " (as written)")

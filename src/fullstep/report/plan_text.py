@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from fullstep.plan.layouts import layout_name
+from fullstep.plan.confirm import why_untraced
 from fullstep.plan.ranking import has_fast_link, rule
 from fullstep.plan.rejections import Rejection
-from fullstep.plan.savers import change_words, level_words
-from fullstep.plan.search import Plan, option_changes
+from fullstep.plan.savers import change_words
+from fullstep.plan.search import Plan, option_changes, option_words
 from fullstep.plan.trial import Trial
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
@@ -44,30 +44,24 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     return paper.finish(lines)
 
 
-def option_words(trial: Trial) -> str:
-    """An option in one line: ``FSDP2, no recomputation, 4 rows x 2``."""
-    job = trial.job
-    where = layout_name(job.layout)
-    if job.machine.nodes > 1:
-        where += f" on {job.machine.nodes} nodes"
-    card = "" if job.machine.card is None else f"{job.machine.gpus} x {job.machine.card.key}, "
-    level = level_words(job) or "no recomputation"
-    shown = "" if trial.changes.get("machine.gpu") is None else card
-    rows = f"{job.batch.micro_batch} row{'s' if job.batch.micro_batch > 1 else ''} x {job.batch.accumulation}"
-    return f"{shown}{where}, {level}, {rows}" + ("" if option_changes(trial) else " (as written)")
-
-
 def option_lines(options: Sequence[Trial], paper: Paper) -> list[str]:
-    """What else fits, best first."""
+    """What else fits, best first. Where one of them was traced, each says how it is known."""
     lines: list[str] = []
+    traced = any(trial.answer.trace is not None or why_untraced(trial) for trial in options)
     for number, trial in enumerate(options[:_SHOWN]):
         memory = trial.answer.memory
         there = "" if memory.usable_bytes is None else f" of {gib(memory.usable_bytes)}"
         note = "" if trial.fits else f" ({VERDICTS[trial.verdict]})"
-        lines += paper.entry("Also" if number == 0 else "", f"{option_words(trial)}: {span(memory.needed_bytes)} GiB needed{there}{note}")
+        needed = f"{span(memory.needed_bytes)} GiB needed{there}{note}{_witness_words(trial) if traced else ''}"
+        lines += paper.entry("Also" if number == 0 else "", f"{option_words(trial)}: {needed}")
     if len(options) > _SHOWN:
         lines += paper.entry("", f"and {len(options) - _SHOWN} more (--json lists all)")
     return lines + (paper.entry("Ranked by", rule(has_fast_link(options[0].job))) if options else [])
+
+
+def _witness_words(trial: Trial) -> str:
+    why = why_untraced(trial)
+    return f" · {trial.answer.memory.evidence}" + (f" ({why})" if why else "")
 
 
 def card_lines(options: Sequence[Trial], paper: Paper) -> list[str]:

@@ -20,15 +20,20 @@ _INDENT = "    "
 _LONGEST_SHAPE = 24
 
 
-def trace_text(job: Settings, answer: Answer, trace: Trace, paper: Paper) -> str:
+def trace_text(job: Settings, answer: Answer, paper: Paper) -> str:
     """The whole report on one traced worksheet.
 
     Args:
         job: the completed worksheet
-        answer: what it was answered with
-        trace: what was seen
+        answer: with a trace
         paper: how to print
+
+    Raises:
+        ValueError: the answer has no trace
     """
+    trace = answer.trace
+    if trace is None:
+        raise ValueError("an answer without a trace")
     lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(job), indent=0)]
     lines += ["", *verdict_lines(job, answer, paper), ""]
     lines += memory_lines(answer, paper)
