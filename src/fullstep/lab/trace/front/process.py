@@ -60,9 +60,13 @@ class Worker:
             if "progress" not in message:
                 return message
             self._stage = printable(str(message["progress"])[:_TAIL_WIDTH])
-            if self._progress is not None:
-                self._progress(self._stage)
+            self._tell()
         raise self._died()
+
+    def _tell(self) -> None:
+        """Tells the stage, again and again while it lasts, so that whoever listens can stop it at any time."""
+        if self._progress is not None:
+            self._progress(self._stage)
 
     def kill(self) -> None:
         """Ends it and all that it started; nothing happens where they have ended."""
@@ -93,6 +97,7 @@ class Worker:
                     remedy = "Trace a smaller model or fewer blocks (without --full-depth), or on a faster machine."
                     raise self.error(f"took longer than {limit_seconds:g} s and was stopped", remedy)
                 if not selector.select(0 if ended else min(left, _LOOK_SECONDS)):
+                    self._tell()
                     if ended:  # what it started may still hold the pipe open
                         break
                     ended = self._process.poll() is not None

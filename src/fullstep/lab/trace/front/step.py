@@ -39,7 +39,7 @@ def trace_step(
         name: of the model, for messages
         full_depth: trace every block, where otherwise equal blocks are traced a few times and repeated
         snapshot: a file to write that PyTorch's memory viewer opens; one that is there is overwritten, once the trace is done
-        progress: is told the stages as they come; an exception from it stops the trace
+        progress: is told the stages as they come, and again while one lasts; an exception from it stops the trace
         cache: take the trace from the cache where it was made before (with 0 seconds; never with ``snapshot``), and keep it there
         limit_seconds: the trace is stopped after this time
 
