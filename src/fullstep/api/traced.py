@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -87,6 +88,8 @@ def snapshot_fault(path: Path) -> Fault | None:
 
 
 def _snapshot_fault(path: Path) -> Fault | None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path.stat()  # says what is wrong with a name, where the questions below only say no
     if path.is_dir():
         return Fault("--snapshot", f'"{path}" is a folder', "a file", f"For example {path / 'snapshot.pickle'}.")
     if not path.parent.is_dir():
