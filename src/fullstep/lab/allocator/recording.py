@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fullstep.errors import Fault, UnsupportedError
@@ -19,7 +20,7 @@ from fullstep.lab.allocator.blocks import Block
 from fullstep.lab.allocator.caching import CachingAllocator
 from fullstep.lab.allocator.release import release_segment
 from fullstep.lab.allocator.segments import KnownBlock, adopt_segment
-from fullstep.lab.allocator.settings import SMALL_BYTES, SMALL_SEGMENT_BYTES, AllocatorSettings
+from fullstep.lab.allocator.settings import SMALL_BYTES, SMALL_SEGMENT_BYTES, UNLIMITED, AllocatorSettings
 
 Entry = tuple[str, int, int, int]
 """action, address, bytes, stream"""
@@ -40,8 +41,8 @@ class Comparison(NamedTuple):
     same_addresses: int
     """allocations that the replay put at the recorded address"""
     full_releases: int
-    """times that the recorded run gave back exactly what the replay would give back for ``empty_cache`` or a retry"""
-    partial_releases: int
+    """times that the recorded run gave back the very segments, in the same order, that the replay gives back for all of the cache"""
+    other_releases: int
     """other runs of ``segment_free``: garbage collection or oversize blocks; the replay follows the recording there"""
 
 
@@ -152,10 +153,9 @@ def _block_sizes(settings: AllocatorSettings, past: _Past, homes: dict[int, int]
     order = list(homes)
     ends: dict[int, int] = {}
     unclear: dict[int, int] = {}
-    for address, following in zip(order, [*order[1:], None], strict=True):
+    for address, following in pairwise([*order, UNLIMITED]):
         segment = past.segments[homes[address]]
-        end = homes[address] + segment.size
-        ends[address] = end = end if following is None else min(following, end)
+        ends[address] = end = min(following, homes[address] + segment.size)
         if address in sizes:
             continue
         sizes[address] = needed = settings.rounded(past.requested[address])
@@ -177,7 +177,7 @@ def _block_sizes(settings: AllocatorSettings, past: _Past, homes: dict[int, int]
 def _compare(allocator: CachingAllocator, events: list[Entry], held: dict[int, Block]) -> Comparison:
     reserved = peak = allocator.reserved_bytes
     sizes: list[int] = []
-    counts = {"allocations": 0, "same_addresses": 0, "full_releases": 0, "partial_releases": 0}
+    counts = {"allocations": 0, "same_addresses": 0, "full_releases": 0, "other_releases": 0}
     freed: list[int] = []
     for action, address, size, stream in events:
         if action == "segment_free":
@@ -215,9 +215,11 @@ def _give_back(allocator: CachingAllocator, freed: list[int]) -> str:
     heads = allocator.device.heads
     whole = {address for address, head in heads.items() if head.free and head.next is None}
     if whole == set(freed):
+        done = len(allocator.segment_events)
         allocator.empty_cache()
-        return "full_releases"
+        same = [event.address for event in allocator.segment_events[done:]] == freed
+        return "full_releases" if same else "other_releases"
     for address in freed:
         if address in whole:
             release_segment(allocator.device, heads[address])
-    return "partial_releases"
+    return "other_releases"
