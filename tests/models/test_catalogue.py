@@ -163,4 +163,4 @@ def test_nearest_types_are_near(model_type: str, near: str) -> None:
         shape_from_config({"model_type": model_type})
     (fault,) = caught.value.faults
     assert ("nearest: " in fault.allowed) is bool(near)
-    assert "`fullstep trace`, which is to come with the next version" in fault.remedy
+    assert "`fullstep trace WORKSHEET`" in fault.remedy

@@ -111,8 +111,7 @@ def _unknown_type(model_type: object) -> InputError:
             "model config: model_type",
             f"{shown(model_type)} is not among the {len(known)} model types that the formulas cover",
             f"nearest: {', '.join(near)}" if near else "a model type that is covered, for example llama or mistral",
-            "`fullstep trace`, which is to come with the next version, will run one step of the model's own class;"
-            " until then size the nearest supported type.",
+            "`fullstep trace WORKSHEET` runs one step of the model's own class without a GPU. Or size the nearest supported type.",
         )
     )
 

@@ -32,10 +32,7 @@ def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | Non
     objective = take(values, "objective", "method.objective", "sft", "supervised fine-tuning unless another loss is named")
     if kind in TRACED_METHODS:
         allowed = ", ".join(COVERED_METHODS)
-        remedy = (
-            "`fullstep trace`, which is to come with the next version, will run one step of it without a GPU; until then size the"
-            " nearest kind that is allowed."
-        )
+        remedy = "`fullstep trace WORKSHEET` runs one step of it without a GPU. Or size the nearest kind that is allowed."
         filler.not_covered("method.kind", f'"{kind}", which the formulas do not cover', allowed, remedy)
     if objective in REFUSED_OBJECTIVES:
         allowed = ", ".join(COVERED_OBJECTIVES)

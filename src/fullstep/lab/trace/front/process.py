@@ -195,6 +195,11 @@ def _ends_by_signal() -> Iterator[None]:
 
 
 def _signal_name(number: int) -> str:
+    """A signal in words.
+
+    >>> _signal_name(9), _signal_name(63)
+    ('SIGKILL', 'signal 63')
+    """
     try:
         return signal.Signals(number).name
     except ValueError:
