@@ -52,7 +52,8 @@ def test_what_a_trace_does_not_see_stays_estimated() -> None:
 
 
 def test_without_an_estimate_of_the_host_only_what_is_offloaded_is_known() -> None:
-    settings = settings_of(worksheet_from_mapping({"model": {"config": {"model_type": "mamba"}}, "machine": {"gpu": "H100-SXM", "gpus": 8}}))
+    machine = {"gpu": "H100-SXM", "gpus": 8}
+    settings = settings_of(worksheet_from_mapping({"model": {"config": {"model_type": "mamba"}}, "machine": machine}))
     got = outrank_with_trace(TRACE._replace(host_bytes=3 * GIB), settings, None)
     assert got.other_peaks == OtherPeaks()
     assert (got.host_bytes, got.host_at) == (24 * GIB, "training")

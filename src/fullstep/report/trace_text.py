@@ -18,6 +18,7 @@ _SHOWN_TENSORS = 10
 _SHOWN_MODULES = 8
 _INDENT = "    "
 _LONGEST_SHAPE = 24
+_NO_MODULE = "(outside the model)"
 
 
 def trace_text(job: Settings, answer: Answer, paper: Paper) -> str:
@@ -93,7 +94,7 @@ def module_lines(modules: Sequence[ModuleShare], peak_bytes: int, paper: Paper) 
     for share in modules[:_SHOWN_MODULES]:
         bar = paper.bar(2 * share.size_bytes / (peak_bytes or 1))
         holding = HOLDING_WORDS.get(share.holding, share.holding)
-        lines.append(cut(f"{_INDENT}{_size(share.size_bytes):>9}  {bar:<10}  {holding:<16}  {share.module}", paper.width))
+        lines.append(cut(f"{_INDENT}{_size(share.size_bytes):>9}  {bar:<10}  {holding:<16}  {share.module or _NO_MODULE}", paper.width))
     return lines
 
 
@@ -128,4 +129,4 @@ def _size(size_bytes: float) -> str:
     >>> _size(3 * 2**30), _size(5 * 2**20)
     ('3.0 GiB', '5.0 MiB')
     """
-    return f"{size_bytes / GIB:,.1f} GiB" if size_bytes >= GIB / 10 else f"{size_bytes / MIB:,.1f} MiB"
+    return f"{size_bytes / GIB:,.1f} GiB" if size_bytes >= GIB else f"{size_bytes / MIB:,.1f} MiB"

@@ -1,0 +1,43 @@
+"""The object ``trace`` of an answer: every name of docs/answer.md, whole bytes, and what JSON can hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from trace_by_hand import TRACE
+
+from fullstep.ledger import Answer, MemoryEstimate, OtherPeaks
+from fullstep.quantities import GIB, Bounds
+from fullstep.report.json import answer_as_dict, dump
+from fullstep.report.trace_json import flops_by_phase, trace_as_dict
+
+BOUNDS = Bounds(19 * GIB, 20 * GIB, 22 * GIB)
+ESTIMATED = MemoryEstimate(1, 1, TRACE.instants, "loss", BOUNDS, BOUNDS, BOUNDS, BOUNDS, OtherPeaks(), 0, "load")
+
+
+def test_every_name_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "answer.md").read_text("utf-8")
+    document = trace_as_dict(TRACE, ESTIMATED)
+    names = [*document, *document["timeline"][0], *document["largest_tensors"][0], *document["modules"][0]]
+    assert [name for name in names if f"`{name}`" not in page and f"`{name}[]`" not in page] == []
+
+
+def test_an_answer_with_a_trace_carries_it(answer: Answer) -> None:
+    traced = replace(answer, memory=replace(answer.memory, evidence="traced"), trace=TRACE, estimated=ESTIMATED)
+    document = json.loads(dump(answer_as_dict(traced)))
+    assert document["memory"]["evidence"] == "traced" and document["host"]["evidence"] == "estimated"
+    assert document["trace"] == json.loads(json.dumps(trace_as_dict(TRACE, ESTIMATED)))
+    assert "trace" not in answer_as_dict(answer)
+
+
+def test_figures(answer: Answer) -> None:
+    document = trace_as_dict(TRACE, ESTIMATED)
+    assert document["estimated"]["allocated_peak_bytes"] == {"low": 19 * GIB, "likely": 20 * GIB, "high": 22 * GIB}
+    assert [instant["at"] for instant in document["estimated"]["instants"]] == ["forward", "second_forward", "optimizer_step"]
+    assert max(moment["allocated_peak_bytes"] for moment in document["timeline"]) == document["allocated_peak_bytes"] == 25 * GIB
+    assert document["largest_tensors"][2]["shape"] == [1, 4096, 128256]
+    assert document["out_of_memory"] is None and document["versions"] == {"torch": "2.13.0", "transformers": "5.23.0"}
+    assert sum(flops_by_phase(TRACE).values()) == TRACE.flops_per_step
+    assert trace_as_dict(TRACE, None)["estimated"] is None
