@@ -1,7 +1,7 @@
 """A model of torch's CUDA caching allocator: what is reserved for a stream of allocations, and a snapshot for torch's memory viewer.
 
-Needs no torch. The rules are those of the native backend, ``c10/cuda/CUDACachingAllocator.cpp`` and ``c10/core/AllocatorConfig.h``,
-as of torch 2.9 to 2.13; they have been the same since 2.1 but for settings that came later.
+Needs no torch. The rules are those of the native backend, read from torch's main branch after 2.9: ``c10/cuda/CUDACachingAllocator.cpp``
+and ``c10/core/AllocatorConfig.h``. Left out: CUDA graphs, private pools, ``record_stream``, and other processes on the card.
 """
 
 from fullstep.lab.allocator.caching import CachingAllocator, DeviceOutOfMemoryError
