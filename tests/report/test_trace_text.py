@@ -87,8 +87,8 @@ def test_why_the_peak_is_so_large() -> None:
 def test_the_whole_report_in_its_order(job: Job, traced: Answer) -> None:
     text = trace_text(job, traced, Paper(width=80))
     parts = [
-        "meta-llama/Llama-3.1-8B", "  It fits: 8 x H100-SXM", "  Peak per GPU   25.0 GiB allocated", "estimated: 20.0 GiB allocated (19.0-22.0)",
-        "  GiB            allocated", "  Allocated in the course of step 2, peak at: micro-batch 2 of 4, loss", "▼", "  Why 25.0 GiB?",
+        "meta-llama/Llama-3.1-8B", "  It fits: 8 x H100-SXM", "  Peak per GPU   25.0 GiB allocated",
+        "estimated: 20.0 GiB allocated (19.0-22.0)", "  GiB            allocated", "  Allocated in the course of step 2, peak at: micro-batch 2 of 4, loss", "▼", "  Why 25.0 GiB?",
         "  By module:", "  Other peaks", "  FLOPs", "  Traced", "  Beware", "  Assumed", "  Sure?          traced: one step",
     ]  # fmt: skip
     places = [text.index(part) for part in parts]
@@ -97,9 +97,8 @@ def test_the_whole_report_in_its_order(job: Job, traced: Answer) -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 120, 140])
 def test_nothing_is_wider_than_the_paper(width: int, job: Job, traced: Answer) -> None:
-    long = TRACE._replace(
-        timeline=timeline(16), largest=(TRACE.largest[0]._replace(shape=(2**40,) * 9, module="m" * 200, line="x" * 200, dtype="float8_e4m3fn"),)
-    )
+    tensor = TRACE.largest[0]._replace(shape=(2**40,) * 9, module="m" * 200, line="x" * 200, dtype="float8_e4m3fn")
+    long = TRACE._replace(timeline=timeline(16), largest=(tensor,))
     text = trace_text(job, replace(traced, trace=long), Paper(width=width))
     assert max(map(len, text.splitlines())) <= width
 
@@ -116,7 +115,8 @@ def test_ascii_holds_the_same_lines(job: Job, traced: Answer) -> None:
 
 
 def test_text_of_the_model_cannot_steer_the_terminal(job: Job, traced: Answer) -> None:
-    evil = TRACE._replace(largest=(TRACE.largest[0]._replace(line="a.py:1 \x1b[2J"),), modules=(TRACE.modules[0]._replace(module="\x1b[2J"),))
+    tensor, share = TRACE.largest[0]._replace(line="a.py:1 \x1b[2J"), TRACE.modules[0]._replace(module="\x1b[2J")
+    evil = TRACE._replace(largest=(tensor,), modules=(share,))
     assert "\x1b[2J" not in trace_text(job, replace(traced, trace=evil), Paper(width=100, colours=True))
 
 
