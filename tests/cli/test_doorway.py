@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fullstep.cli.doorway import guarded
-from fullstep.errors import Fault, InputError
+from fullstep.errors import Fault, InputError, LabError
 
 FULLSTEP = Path(sys.executable).parent / "fullstep"
 
@@ -28,7 +28,14 @@ def test_what_went_well_keeps_its_code() -> None:
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(InputError(Fault("a", "b", "c")), 2), (KeyboardInterrupt(), 130), (RuntimeError("x"), 1), (SystemExit(7), 7), (SystemExit("x"), 1)],
+    [
+        (InputError(Fault("a", "b", "c")), 2),
+        (LabError("a worker died"), 4),
+        (KeyboardInterrupt(), 130),
+        (RuntimeError("x"), 1),
+        (SystemExit(7), 7),
+        (SystemExit("x"), 1),
+    ],
 )
 def test_codes(error: BaseException, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FULLSTEP_DEBUG", raising=False)

@@ -75,3 +75,12 @@ def test_the_keys_that_differ_are_named(job: Job, answer: Answer, worksheet: Wor
     second = complete(edit(worksheet, {"batch.micro_batch": 2, "step.attention": "sdpa"}))
     assert "batch.micro_batch differ" in comparison_text([Column("a", job, answer), Column("b", second, answer)], Paper())
     assert "none differ" in comparison_text([Column("a", job, answer), Column("b", job, answer)], Paper())
+
+
+def test_the_evidence_is_named_where_not_all_is_estimated(job: Job, answer: Answer) -> None:
+    traced = replace(answer, memory=replace(answer.memory, evidence="traced"))
+    columns = [Column("a", job, answer), Column("b", job, traced)]
+    assert "evidence" not in comparison_text(columns[:1] * 2, Paper())
+    assert [line.split() for line in comparison_text(columns, Paper()).splitlines() if "evidence" in line] == [
+        ["evidence", "estimated", "traced"]
+    ]

@@ -88,7 +88,8 @@ def test_the_whole_report_in_its_order(job: Job, traced: Answer) -> None:
     text = trace_text(job, traced, Paper(width=80))
     parts = [
         "meta-llama/Llama-3.1-8B", "  It fits: 8 x H100-SXM", "  Peak per GPU   25.0 GiB allocated",
-        "estimated: 20.0 GiB allocated (19.0-22.0)", "  GiB            allocated", "  Allocated in the course of step 2, peak at: micro-batch 2 of 4, loss", "▼", "  Why 25.0 GiB?",
+        "estimated: 20.0 GiB allocated (19.0-22.0)", "  GiB            allocated",
+        "  Allocated in the course of step 2, peak at: micro-batch 2 of 4, loss", "▼", "  Why 25.0 GiB?",
         "  By module:", "  Other peaks", "  FLOPs", "  Traced", "  Beware", "  Assumed", "  Sure?          traced: one step",
     ]  # fmt: skip
     places = [text.index(part) for part in parts]
