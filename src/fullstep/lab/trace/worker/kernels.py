@@ -1,0 +1,53 @@
+"""Kernels that the worksheet names and that this machine cannot run: stand-ins with the same tensors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from fullstep.errors import Fault
+from fullstep.job.job import Settings
+from fullstep.lab.trace.worker.compat.attention import flash
+from fullstep.lab.trace.worker.model import DTYPES, FLASH
+from fullstep.lab.trace.worker.recorder import Recorder
+
+
+def refuse(settings: Settings) -> list[Fault]:
+    """What of the step's kernels cannot be traced."""
+    step = settings.step
+    faults = []
+    if step.compile:
+        faults.append(Fault("step.compile", "true, which cannot be traced: the compiler decides what is kept", "false", "`fullstep estimate` covers it."))
+    if step.loss != "standard":
+        faults.append(Fault("step.loss", f'"{step.loss}", which cannot be traced yet', "standard", "`fullstep estimate` covers it."))
+    if settings.optimizer.in_backward:
+        faults.append(Fault("optimizer.in_backward", "true, which cannot be traced yet", "false", "`fullstep estimate` covers it."))
+    return faults
+
+
+def impose(model: nn.Module, head: nn.Module | None, settings: Settings) -> None:
+    """Puts the worksheet's kernels in the place of the class's own."""
+    if settings.step.attention == "flash":
+        _register_flash(settings)
+
+
+def around_forward(settings: Settings, recorder: Recorder) -> Callable[[], contextlib.AbstractContextManager[Any]]:
+    return contextlib.nullcontext
+
+
+def _register_flash(settings: Settings) -> None:
+    """The flash-attention package: no mask, heads of keys are not repeated, the result is [rows, tokens, heads, width]."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS  # noqa: PLC0415
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: PLC0415
+
+    dtype = DTYPES.get(settings.precision.compute, DTYPES["bfloat16"])
+
+    def attention(_: nn.Module, query: Tensor, key: Tensor, value: Tensor, *__: Any, dropout: float = 0.0, scaling: float | None = None, **___: Any) -> Any:
+        query, key, value = (x.to(dtype) if x.dtype not in (DTYPES["float16"], DTYPES["bfloat16"]) else x for x in (query, key, value))
+        return flash(query, key, value, dropout, causal=True, scale=scaling).transpose(1, 2).contiguous(), None
+
+    ALL_ATTENTION_FUNCTIONS.register(FLASH, attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(FLASH, ALL_MASK_ATTENTION_FUNCTIONS["flash_attention_2"])

@@ -1,0 +1,184 @@
+"""The model spread as the worksheet's layout says, over a fake process group of its size; this process is rank 0."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from fullstep.errors import Fault
+from fullstep.job.job import Settings
+from fullstep.lab.trace.worker.model import DTYPES
+from fullstep.lab.trace.worker.recorder import Recorder
+
+Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
+TRACED_STRATEGIES = ("single", "ddp", "fsdp", "fsdp_grad_op", "hsdp")
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """Ranks as a grid: the one over which state is divided or copied, and the one over which tensors are cut."""
+
+    data: DeviceMesh | None
+    tensor: DeviceMesh | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A model in its layout."""
+
+    model: nn.Module
+    syncs: Syncs
+
+
+def refuse(settings: Settings) -> list[Fault]:
+    """What of the layout cannot be traced."""
+    layout = settings.layout
+    faults = []
+    if layout.strategy not in TRACED_STRATEGIES:
+        faults.append(Fault("layout.strategy", f'"{layout.strategy}", which cannot be traced', ", ".join(TRACED_STRATEGIES), "`fullstep estimate` covers it."))
+    elif layout.is_fsdp and layout.implementation not in ("fsdp2", "torch"):
+        faults.append(Fault("layout.implementation", f'"{layout.implementation}", which cannot be traced', "fsdp2", "`fullstep estimate` covers it."))
+    for name in ("pipeline", "context", "expert"):
+        if getattr(layout, name) > 1:
+            faults.append(Fault(f"layout.{name}", f"{getattr(layout, name)}, which cannot be traced", "1", "`fullstep estimate` covers it as far as it can."))
+    if layout.tensor > 1 and not (layout.is_fsdp or layout.strategy == "single"):
+        faults.append(Fault("layout.tensor", f"{layout.tensor} together with {layout.strategy}", "1, or with fsdp, hsdp or one replica"))
+    return faults
+
+
+def make_mesh(settings: Settings) -> Mesh:
+    """A fake process group of all GPUs, and its meshes. Call it before the fake mode: meshes hold real tensors."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: PLC0415
+
+    layout, world = settings.layout, settings.machine.gpus * settings.machine.nodes
+    if layout.strategy == "single" and layout.tensor == 1:
+        return Mesh(None, None)
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
+    ranks = world // layout.tensor
+    names, sizes = ["data"], [ranks]
+    if layout.strategy == "hsdp":
+        names, sizes = ["replicate", "shard"], [ranks // layout.shards, layout.shards]
+    if layout.tensor > 1:
+        names, sizes = [*names, "tensor"], [*sizes, layout.tensor]
+    mesh = init_device_mesh("cpu", tuple(sizes), mesh_dim_names=tuple(names))
+    if layout.tensor == 1:
+        return Mesh(mesh, None)
+    data = mesh["replicate", "shard"] if layout.strategy == "hsdp" else mesh["data"]
+    return Mesh(data if ranks > 1 else None, mesh["tensor"])
+
+
+def spread(model: nn.Module, blocks: Sequence[nn.Module], mesh: Mesh, settings: Settings, recorder: Recorder) -> Spread:
+    """The model wrapped by the library that the layout names.
+
+    Args:
+        model: with its adapters
+        blocks: units of FSDP, as the Trainer wraps them
+        mesh: of :func:`make_mesh`
+        settings: the worksheet
+        recorder: is told what DDP's buckets and FSDP's gathered parameters are
+    """
+    if settings.layout.is_fsdp and mesh.data is not None:
+        return _fully_sharded(model, blocks, mesh.data, settings, recorder)
+    if settings.layout.strategy == "ddp":
+        return _replicated(model, settings, recorder)
+    return Spread(model, lambda _: contextlib.nullcontext())
+
+
+def _fully_sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, settings: Settings, recorder: Recorder) -> Spread:
+    """FSDP2: every block a unit, the rest the root's."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: PLC0415
+
+    layout, precision = settings.layout, settings.precision
+    compute = "bfloat16" if precision.compute == "fp8" else precision.compute
+    policy = MixedPrecisionPolicy(param_dtype=DTYPES[compute], reduce_dtype=DTYPES[precision.reduce])
+    reshards = False if layout.strategy == "fsdp_grad_op" else layout.reshard_after_forward
+    _label_reduced(recorder)
+    for block in blocks:
+        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=reshards)
+    fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=reshards)
+    every: Any = model
+
+    def syncs(last: bool) -> contextlib.AbstractContextManager[None]:
+        every.set_requires_gradient_sync(layout.sync_every_micro_batch or last)
+        return contextlib.nullcontext()
+
+    return Spread(model, syncs)
+
+
+def _label_reduced(recorder: Recorder) -> None:
+    """Whole gradients of a unit are gradients, until they are reduced."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_param_group  # noqa: PLC0415
+
+    reduce = _fsdp_param_group.foreach_reduce
+
+    def labelled(params: Any, gradients: list[Tensor], *rest: Any) -> Any:
+        recorder.hold(gradients, "gradients")
+        return reduce(params, gradients, *rest)
+
+    _fsdp_param_group.foreach_reduce = labelled
+
+
+class _Silent:
+    """A logger that reads nothing."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class _Reducer:
+    """torch's own reducer, whose buckets are not built anew after the first step: it would read the order of arrival."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.__dict__["real"] = _real_reducer(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_rebuild_buckets", "_set_logger", "set_logger"):
+            return lambda *_, **__: False
+        return getattr(self.__dict__["real"], name)
+
+
+_real_reducer = dist.Reducer
+
+
+def _replicated(model: nn.Module, settings: Settings, recorder: Recorder) -> Spread:
+    """DistributedDataParallel with torch's own reducer. What it checks by reading values is left out: ranks are alike here."""
+    from torch.nn.parallel import DistributedDataParallel, distributed  # noqa: PLC0415
+
+    parts: Any = distributed
+    parts._verify_param_shape_across_processes = lambda *_, **__: None
+    parts._sync_module_states = lambda *_, **__: None
+    parts.dist.Logger = _Silent
+    parts.dist.Reducer = _Reducer
+    register = parts.dist._register_comm_hook
+    parts.dist._register_comm_hook = lambda reducer, *rest: register(getattr(reducer, "real", reducer), *rest)
+    keys: dict[str, Any] = {}
+    if settings.layout.bucket_bytes:
+        keys["bucket_cap_mb"] = settings.layout.bucket_bytes / 2**20
+    before = len(recorder.stream.tensors)
+    wrapped = DistributedDataParallel(model, **keys)
+    for record in recorder.stream.tensors[before:]:
+        record.holding = record.holding or "gradients"
+    wrapped.register_comm_hook(None, _nothing_to_reduce)
+    syncs_all = settings.layout.sync_every_micro_batch
+
+    def syncs(last: bool) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if last or syncs_all else wrapped.no_sync()
+
+    return Spread(wrapped, syncs)
+
+
+def _nothing_to_reduce(_: object, bucket: Any) -> torch.futures.Future[Tensor]:
+    done: torch.futures.Future[Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+

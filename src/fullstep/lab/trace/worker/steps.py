@@ -1,0 +1,129 @@
+"""Two optimizer steps with accumulation, marked where phases begin."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fullstep.job.job import Settings
+from fullstep.lab.trace.worker.model import DTYPES
+from fullstep.lab.trace.worker.optimizers import host_states, states_of
+from fullstep.lab.trace.worker.recorder import Recorder
+from fullstep.lab.trace.worker.stream import Segment
+
+STEPS = 2
+"""the second one is steady: states exist, the allocator knows the sizes"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a step is made of."""
+
+    settings: Settings
+    model: nn.Module
+    """as it is called: wrapped where the layout wraps it"""
+    base: nn.Module
+    """the class of transformers"""
+    optimizer: torch.optim.Optimizer
+    micro_batches: int
+    """fewer than the worksheet accumulates where the middle ones are alike"""
+    syncs: Callable[[bool], contextlib.AbstractContextManager[None]]
+    """argument: last micro-batch of the step"""
+    block_of: Callable[[nn.Parameter], int]
+    around_forward: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+
+def run_steps(program: Program, recorder: Recorder) -> None:
+    """Runs and marks two optimizer steps. Call it inside the fake mode and the recorder."""
+    settings, optimizer = program.settings, program.optimizer
+    stays = settings.step.gradients_cleared == "before_backward"
+    for step in range(1, STEPS + 1):
+        for micro_batch in range(1, program.micro_batches + 1):
+            _micro_batch(program, recorder, step, micro_batch, clears=stays and micro_batch == 1)
+        recorder.mark(Segment(step, 0, "optimizer_step"))
+        if not settings.optimizer.in_backward:
+            optimizer.step()
+        recorder.keep_on_host(host_states(optimizer))
+        _label_states(program, recorder)
+        recorder.mark(Segment(step, 0, "gradients_cleared"))
+        if not stays:
+            optimizer.zero_grad()
+    recorder.mark(Segment(STEPS + 1, 0, "done"))
+
+
+def _micro_batch(program: Program, recorder: Recorder, step: int, micro_batch: int, *, clears: bool) -> None:
+    settings, last = program.settings, micro_batch == program.micro_batches
+    recorder.mark(Segment(step, micro_batch, "inputs"))
+    inputs = _inputs(settings)
+    recorder.hold(inputs.values(), "buffers")
+    with program.syncs(last):
+        recorder.mark(Segment(step, micro_batch, "forward"))
+        with _autocast(settings), program.around_forward():
+            output = program.model(**inputs, use_cache=False)
+        loss: Tensor = output.loss
+        kept = output if settings.step.keeps_outputs else None
+        del output
+        inputs.clear()
+        if program.micro_batches > 1:
+            loss = loss / program.micro_batches
+        if clears:
+            program.optimizer.zero_grad()
+        recorder.mark(Segment(step, micro_batch, "backward"))
+        recorder.places.restart()
+        loss.backward()
+        del loss, kept
+    trained = [p for p in program.model.parameters() if p.requires_grad]
+    recorder.hold((p.grad for p in trained), "gradients", lambda number: program.block_of(trained[number]))
+
+
+def _inputs(settings: Settings) -> dict[str, Tensor]:
+    batch = settings.batch
+    shape = (batch.micro_batch, batch.sequence_tokens)
+    found = {"input_ids": torch.zeros(shape, dtype=torch.long), "labels": torch.zeros(shape, dtype=torch.long)}
+    if not batch.packed:
+        found["attention_mask"] = torch.ones(shape, dtype=torch.long)
+    return found
+
+
+@contextlib.contextmanager
+def _autocast(settings: Settings) -> Iterator[None]:
+    """Autocast as on a GPU: the processor's, with CUDA's lists, and code that asks whether CUDA's is on is told so."""
+    if not settings.precision.autocast:
+        yield
+        return
+    dtype = DTYPES[settings.precision.compute]
+    before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_dtype("cuda", dtype)
+    try:
+        with torch.autocast("cpu", dtype=dtype):
+            yield
+    finally:
+        torch.set_autocast_enabled("cuda", before[0])
+        torch.set_autocast_dtype("cuda", before[1])
+
+
+def _label_states(program: Program, recorder: Recorder) -> None:
+    found = [(p, value) for p, name, value in states_of(program.optimizer) if value.untyped_storage()._cdata not in recorder.host]
+    recorder.hold((value for _, value in found), "optimizer_states", lambda number: program.block_of(found[number][0]))
+
+
+def mark_loss(base: nn.Module, recorder: Recorder) -> None:
+    """The loss is a phase of its own: from the call of the model's loss function on."""
+    compute: Callable[..., Any] = base.loss_function  # type: ignore[assignment]
+
+    def loss_function(*args: Any, **kwargs: Any) -> Any:
+        segment = recorder.stream.segments[-1]
+        recorder.mark(Segment(segment.step, segment.micro_batch, "loss"))
+        recorder.places.enter_loss()
+        try:
+            return compute(*args, **kwargs)
+        finally:
+            recorder.places.leave_loss()
+
+    base.loss_function = loss_function  # type: ignore[assignment]
