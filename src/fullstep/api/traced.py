@@ -62,7 +62,12 @@ def subject_of(worksheet: Worksheet) -> Subject:
     try:
         return Subject(settings, complete(worksheet), "")
     except UnsupportedError as error:
-        return Subject(settings, None, "; ".join(f"{fault.where}: {fault.found}" for fault in error.faults))
+        return Subject(settings, None, in_words(error))
+
+
+def in_words(error: InputError) -> str:
+    """What an error says of a worksheet that is known to the reader: the keys without their file and line."""
+    return "; ".join(f"{fault.where.rpartition(': ')[2]}: {fault.found}" for fault in error.faults)
 
 
 def trace_subject(

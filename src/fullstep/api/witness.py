@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from fullstep.api.traced import Progress, Subject, trace_subject
+from fullstep.api.traced import Progress, Subject, in_words, trace_subject
 from fullstep.errors import InputError, LabError
 from fullstep.lab.trace import require_libraries
 from fullstep.ledger import Answer
@@ -44,7 +44,7 @@ def _answered(trial: Trial, progress: Progress) -> Answer:
     try:
         return trace_subject(Subject(trial.job, trial.job, ""), progress=progress)
     except InputError as error:
-        why = "; ".join(f"{fault.where}: {fault.found}" for fault in error.faults)
+        why = in_words(error)
     except LabError as error:
         why = error.what
     return replace(trial.answer, warnings=untraced(trial.answer, why))
