@@ -1,4 +1,8 @@
-"""Reads one request from standard input, answers in lines of JSON, and ends without the clean-ups of libraries, which may crash."""
+"""Reads requests from standard input, a line each, and answers in lines of JSON.
+
+One request is answered in this process. With ``--many`` libraries are loaded once and every request has a process of its own, forked from
+this one. Each process ends without the clean-ups of libraries, which may crash on fake tensors.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,14 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Any
+
+Say = Callable[[dict[str, Any]], None]
 
 
 def main() -> None:
-    """One trace. Whatever libraries print goes to standard error."""
+    """Answers and ends. Whatever libraries print goes to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
@@ -20,16 +27,36 @@ def main() -> None:
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
-    try:
-        say({"progress": "loading torch and transformers"})
-        say(_answer(sys.stdin.read(), lambda stage: say({"progress": stage})))
-    except BaseException as error:
-        say({"crash": f"{type(error).__name__}: {str(error)[:500]}", "traceback": traceback.format_exc(limit=-8)})
+    say({"progress": "loading torch and transformers"})
+    if "--many" in sys.argv[1:]:
+        import fullstep.lab.trace.worker.session  # noqa: F401, PLC0415 - loads the libraries, once for all requests
+
+        for line in sys.stdin:
+            _answer_in_a_fork(line, say)
+    else:
+        _answer_or_crash(sys.stdin.read(), say)
     sys.stderr.flush()
     os._exit(0)
 
 
-def _answer(text: str, report: Any) -> dict[str, Any]:
+def _answer_in_a_fork(text: str, say: Say) -> None:
+    child = os.fork()
+    if not child:
+        _answer_or_crash(text, say)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status:
+        say({"crash": f"the process of this trace ended with {os.waitstatus_to_exitcode(status)}", "traceback": ""})
+
+
+def _answer_or_crash(text: str, say: Say) -> None:
+    try:
+        say(_answer(text, lambda stage: say({"progress": stage})))
+    except BaseException as error:
+        say({"crash": f"{type(error).__name__}: {str(error)[:500]}", "traceback": traceback.format_exc(limit=-8)})
+
+
+def _answer(text: str, report: Callable[[str], None]) -> dict[str, Any]:
     from fullstep.errors import InputError, UnsupportedError  # noqa: PLC0415 - after the first sign of life
     from fullstep.lab.trace.front.wire import decode_request, encode_fault, encode_trace  # noqa: PLC0415
     from fullstep.lab.trace.worker.session import trace  # noqa: PLC0415
