@@ -167,7 +167,7 @@ def _replicated(model: nn.Module, settings: Settings, recorder: Recorder) -> Spr
     wrapped = DistributedDataParallel(model, **keys)
     for record in recorder.stream.tensors[before:]:
         record.holding = record.holding or "gradients"
-    wrapped.register_comm_hook(None, _nothing_to_reduce)
+    wrapped.register_comm_hook(None, lambda _, bucket: _reduced(bucket))
     syncs_all = settings.layout.sync_every_micro_batch
 
     def syncs(last: bool) -> contextlib.AbstractContextManager[None]:
@@ -176,9 +176,8 @@ def _replicated(model: nn.Module, settings: Settings, recorder: Recorder) -> Spr
     return Spread(wrapped, syncs)
 
 
-def _nothing_to_reduce(_: object, bucket: Any) -> torch.futures.Future[Tensor]:
+def _reduced(bucket: Any) -> torch.futures.Future[Tensor]:
+    """What a reduction hook gives back: the bucket's own buffer, reduced in place."""
     done: torch.futures.Future[Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
-
-
