@@ -83,8 +83,9 @@ def build_model(config: Any, dtype: torch.dtype, attention: str) -> nn.Module:
 
     def build(implementation: str | None) -> nn.Module:
         with no_init_weights():
-            model: nn.Module = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=implementation)
-        return model
+            model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=implementation)
+        model.tie_weights(recompute_mapping=False)  # which is part of the initialization that was left out
+        return model  # type: ignore[no-any-return]
 
     if attention == "eager":
         model = build("eager")
