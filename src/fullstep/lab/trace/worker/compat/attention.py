@@ -108,4 +108,5 @@ ATTENTION = Unit(
     why="a processor would take its own kernels, which keep other tensors for backward",
     install=_install,
     self_test=_self_test,
+    imposes_cuda=True,
 )

@@ -92,4 +92,5 @@ AUTOCAST = Unit(
     why="autocast on a processor leaves norms, softmax and powers in the low precision",
     install=_install,
     self_test=_self_test,
+    imposes_cuda=True,
 )

@@ -42,5 +42,6 @@ CAPABILITIES = Unit(
     why="there is no card here that could be asked",
     install=_install,
     self_test=_self_test,
+    imposes_cuda=True,
     libraries=("torch", "transformers"),
 )

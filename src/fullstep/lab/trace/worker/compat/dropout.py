@@ -68,4 +68,5 @@ FUSED_ON_CUDA = Unit(
     why="dropout on a processor keeps a mask as wide as its input, RMS normalisation is made of small operations",
     install=_install,
     self_test=_self_test,
+    imposes_cuda=True,
 )

@@ -18,6 +18,8 @@ class Unit:
     why: str
     install: Callable[[], None]
     self_test: Callable[[], None]
+    imposes_cuda: bool = False
+    """it makes a processor's tensors behave as CUDA's would; without it the step is the processor's own"""
     libraries: tuple[str, ...] = field(default=("torch",))
 
 
