@@ -31,7 +31,8 @@ class LiveTensor(NamedTuple):
 
     size_bytes: int
     """of all of them together"""
-    count: int
+    copies: int
+    """alike, of this shape each"""
     holding: str
     """one of :data:`fullstep.ledger.HOLDINGS`"""
     shape: tuple[int, ...]

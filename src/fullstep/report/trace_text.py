@@ -83,7 +83,7 @@ def tensor_lines(trace: Trace, paper: Paper) -> list[str]:
 def _shape_words(tensor: LiveTensor) -> str:
     """``31 x [1, 4096, 4096]``: how many of which shape; the middle of a long shape is left out."""
     shape = f"[{', '.join(map(str, tensor.shape))}]"
-    return cut(shape if tensor.count == 1 else f"{tensor.count} x {shape}", _LONGEST_SHAPE)
+    return cut(shape if tensor.copies == 1 else f"{tensor.copies} x {shape}", _LONGEST_SHAPE)
 
 
 def module_lines(modules: Sequence[ModuleShare], peak_bytes: int, paper: Paper) -> list[str]:

@@ -60,7 +60,7 @@ def account(stream: Stream) -> Accounts:
         Instant(at, Holdings(*walk.instants[at].held), _place_words(walk.instants[at].block, stream, walk.instants[at].segment))
         for at in order if at in walk.instants
     )  # fmt: skip
-    alive = _alive_at(stream, peak.index)
+    alive = _alive_at(stream, peak.event)
     return Accounts(
         instants=instants,
         peak_at=max(walk.instants, key=lambda at: walk.instants[at].total),
@@ -75,7 +75,7 @@ def account(stream: Stream) -> Accounts:
 class _Peak(NamedTuple):
     total: int
     held: tuple[int, ...]
-    index: int
+    event: int
     block: int
     segment: int
 
@@ -142,15 +142,16 @@ def _instant_of(stream: Stream, segment: int) -> At | None:
     found = stream.segments[segment]
     if found.step != _STEADY:
         return None
-    if found.phase == "forward":
-        return "forward" if found.micro_batch == 1 else "second_forward"
-    return found.phase if found.phase in ("loss", "backward", "optimizer_step") else None  # type: ignore[return-value]
+    if found.phase in ("forward", "loss") and found.micro_batch > 1:
+        return "second_forward"
+    return found.phase if found.phase in ("forward", "loss", "backward", "optimizer_step") else None  # type: ignore[return-value]
 
 
 def _place_words(block: int, stream: Stream, segment: int) -> str:
     if block != OUTSIDE:
         return f"block {block}"
-    return {"forward": "head", "loss": "loss", "backward": "outside the blocks", "optimizer_step": "optimizer"}[stream.segments[segment].phase]
+    words = {"forward": "head", "loss": "loss", "backward": "outside the blocks", "optimizer_step": "optimizer"}
+    return words[stream.segments[segment].phase]
 
 
 def _alive_at(stream: Stream, index: int) -> list[TensorRecord]:
@@ -169,7 +170,7 @@ def _star(module: str) -> str:
     >>> _star("model.layers.12.mlp.down_proj")
     'model.layers.*.mlp.down_proj'
     """
-    return re.sub(r"\\.\\d+(?=\\.|$)", ".*", module, count=1)
+    return re.sub(r"\.\d+(?=\.|$)", ".*", module, count=1)
 
 
 def _largest(alive: list[TensorRecord]) -> tuple[LiveTensor, ...]:
@@ -184,7 +185,7 @@ def _live_tensor(group: list[TensorRecord]) -> LiveTensor:
     first = group[0]
     return LiveTensor(
         size_bytes=sum(record.size_bytes for record in group),
-        count=len(group),
+        copies=len(group),
         holding=first.holding,
         shape=first.shape,
         dtype=first.dtype.removeprefix("torch."),

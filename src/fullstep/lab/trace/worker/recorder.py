@@ -90,7 +90,9 @@ class Recorder(TorchDispatchMode):
                 if self._counts(part):
                     block = OUTSIDE if block_of is None else block_of(number)
                     which = self._enter(part, "made before", names(number), ("", 0), block)
-                    self.stream.tensors[which].holding = holding
+                    record = self.stream.tensors[which]
+                    record.holding = holding
+                    record.module = record.module or names(number)
 
     def keep_on_host(self, tensors: Iterable[Tensor]) -> None:
         """These do not take memory of the GPU: they are taken out of the stream."""

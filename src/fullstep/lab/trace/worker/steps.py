@@ -77,8 +77,9 @@ def _micro_batch(program: Program, recorder: Recorder, step: int, micro_batch: i
         recorder.places.restart()
         loss.backward()
         del loss, kept
-    trained = [p for p in program.model.parameters() if p.requires_grad]
-    recorder.hold((p.grad for p in trained), "gradients", lambda number: program.block_of(trained[number]))
+    trained = [(name, p) for name, p in program.model.named_parameters() if p.requires_grad]
+    gradients = (p.grad for _, p in trained)
+    recorder.hold(gradients, "gradients", lambda at: program.block_of(trained[at][1]), lambda at: trained[at][0].rpartition(".")[0])
 
 
 def _inputs(settings: Settings) -> dict[str, Tensor]:
@@ -109,8 +110,10 @@ def _autocast(settings: Settings) -> Iterator[None]:
 
 
 def _label_states(program: Program, recorder: Recorder) -> None:
-    found = [(p, value) for p, name, value in states_of(program.optimizer) if value.untyped_storage()._cdata not in recorder.host]
-    recorder.hold((value for _, value in found), "optimizer_states", lambda number: program.block_of(found[number][0]))
+    owners = {id(p): name.rpartition(".")[0] for name, p in program.model.named_parameters()}
+    found = [(p, value) for p, _, value in states_of(program.optimizer) if value.untyped_storage()._cdata not in recorder.host]
+    states = (value for _, value in found)
+    recorder.hold(states, "optimizer_states", lambda at: program.block_of(found[at][0]), lambda at: owners.get(id(found[at][0]), ""))
 
 
 def mark_loss(base: nn.Module, recorder: Recorder) -> None:

@@ -1,0 +1,178 @@
+"""The model of a worksheet built, wrapped and run under the recorder: in full, or with fewer of its equal blocks."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from fullstep.job import Settings
+from fullstep.lab.trace.worker import kernels, layout, method
+from fullstep.lab.trace.worker.data_dependent import Oracle
+from fullstep.lab.trace.worker.model import DTYPES, Blocks, build_model, config_of, cut, find_blocks, with_fewer
+from fullstep.lab.trace.worker.optimizers import build_optimizer
+from fullstep.lab.trace.worker.places import Places
+from fullstep.lab.trace.worker.recorder import Recorder, watching_resizes
+from fullstep.lab.trace.worker.replicate import replicate, stretches
+from fullstep.lab.trace.worker.steps import Program, mark_loss, run_steps
+from fullstep.lab.trace.worker.stream import OUTSIDE, Stream, settle_blocks
+from fullstep.lab.trace.worker.workspaces import Workspaces
+
+_MARGIN = 2
+"""equal stretches of blocks kept on either side of the one that is repeated: FSDP prefetches from one block to the next"""
+_MICRO_BATCHES = 3
+"""first, middle, last: those between are alike"""
+Owner = Callable[[nn.Parameter], int]
+"""from a parameter to its block"""
+
+
+@dataclass(slots=True)
+class Sizes:
+    """Counts of the whole model, also where only a part of it ran."""
+
+    parameters: int = 0
+    trainable_parameters: int = 0
+    operations: int = 0
+    """that ran"""
+    host_bytes: int = 0
+
+
+class Run:
+    """Builds and runs the model.
+
+    Args:
+        config: the model's Hugging Face config
+        settings: of the worksheet
+        mesh: of its ranks
+        report: is told the stage that begins
+    """
+
+    def __init__(self, config: Mapping[str, Any], settings: Settings, mesh: layout.Mesh, report: Callable[[str], None]) -> None:
+        self.config, self.settings, self.mesh, self.report = config, settings, mesh, report
+        self.sizes = Sizes()
+
+    def whole(self) -> tuple[Stream, Blocks]:
+        """Every block."""
+        return self._recorded(lambda blocks: blocks)
+
+    def shortened(self) -> tuple[Stream, Blocks]:
+        """Equal blocks a few times, and the stream of the whole model made from that.
+
+        Raises:
+            NotAlikeError: they do not behave alike
+        """
+        stream, blocks = self._recorded(lambda blocks: with_fewer(blocks, _MARGIN))
+        if not blocks.repeated:
+            return stream, blocks
+        self.report("repeating equal blocks")
+        return replicate(stream, stretches(len(blocks.kept), blocks.first, blocks.length, blocks.repeated)), blocks
+
+    def _recorded(self, choose: Callable[[Blocks], Blocks]) -> tuple[Stream, Blocks]:
+        settings = self.settings
+        with ExitStack() as stack:
+            mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+            stack.enter_context(Oracle(settings))
+            self.report("building the model")
+            model = build_model(config_of(self.config), DTYPES[settings.precision.weights], settings.step.attention)
+            blocks = choose(find_blocks(model))
+            kept = cut(model, blocks)
+            head = getattr(model, "get_output_embeddings", lambda: None)()
+            adapted = method.apply_method(model, settings)
+            method.checkpoint_activations(adapted if hasattr(adapted, "gradient_checkpointing_enable") else model, kept, settings)
+            kernels.impose(model, head, settings)
+            self.sizes.parameters, self.sizes.trainable_parameters = _counts(adapted, kept, blocks)
+            recorder = Recorder(mode, Places(), Workspaces(settings.machine.card))
+            recorder.places.learn(adapted, kept, head)
+            owner = _owners(kept)
+            spread = self._spread(adapted, kept, recorder, owner)
+            part = f"{len(kept)} of {len(blocks.kinds)}" if len(kept) < len(blocks.kinds) else str(len(kept))
+            self.report(f"tracing {part} blocks")
+            self._run(recorder, model, spread, owner)
+            self.sizes.operations += recorder.operations
+            self.sizes.host_bytes = recorder.host_bytes
+            stream = recorder.stream
+        gc.collect()
+        settle_blocks(stream)
+        return stream, blocks
+
+    def _spread(self, adapted: nn.Module, kept: Sequence[nn.Module], recorder: Recorder, owner: Owner) -> layout.Spread:
+        """DDP's buckets are made while the recorder looks; FSDP replaces parameters, which are entered behind it."""
+        if self.settings.layout.strategy == "ddp":
+            _enter_model(recorder, adapted, owner)
+            with recorder:
+                return layout.spread(adapted, kept, self.mesh, self.settings, recorder)
+        spread = layout.spread(adapted, kept, self.mesh, self.settings, recorder)
+        _enter_model(recorder, spread.model, owner)
+        return spread
+
+    def _run(self, recorder: Recorder, base: nn.Module, spread: layout.Spread, owner: Owner) -> None:
+        settings = self.settings
+        program = Program(
+            settings=settings,
+            model=spread.model,
+            base=base,
+            optimizer=build_optimizer(settings.optimizer, [p for p in spread.model.parameters() if p.requires_grad]),
+            micro_batches=min(settings.batch.accumulation, _MICRO_BATCHES),
+            syncs=spread.syncs,
+            block_of=owner,
+            around_forward=kernels.around_forward(settings, recorder),
+        )
+        mark_loss(base, recorder)
+        recorder.places.follow()
+        try:
+            with watching_resizes(recorder), recorder:
+                run_steps(program, recorder)
+        finally:
+            recorder.places.stop()
+
+
+def _counts(adapted: nn.Module, kept: Sequence[nn.Module], blocks: Blocks) -> tuple[int, int]:
+    """(all, trained) parameters of the whole model; packed weights count as the elements that they stand for."""
+    stretch = kept[blocks.first : blocks.first + blocks.length] if blocks.repeated else []
+    every = _elements(adapted) + blocks.repeated * sum(map(_elements, stretch))
+    trained = _trained(adapted) + blocks.repeated * sum(map(_trained, stretch))
+    return every, trained
+
+
+def _elements(model: nn.Module) -> int:
+    seen: dict[int, int] = {}
+    for module in model.modules():
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                packed = parameter.dtype == torch.uint8
+                seen[id(parameter)] = module.in_features * module.out_features if packed else parameter.numel()
+    return sum(seen.values())
+
+
+def _trained(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def _owners(blocks: Sequence[nn.Module]) -> Owner:
+    """From a parameter to its block, also after FSDP has put another one in its place."""
+    known: dict[int, int] = {}
+
+    def find(parameter: nn.Parameter) -> int:
+        if id(parameter) not in known:
+            known.update({id(p): index for index, block in enumerate(blocks) for p in block.parameters()})
+        return known.setdefault(id(parameter), OUTSIDE)
+
+    return find
+
+
+def _enter_model(recorder: Recorder, model: nn.Module, owner: Owner) -> None:
+    """Weights and buffers are there before the first step. Scales of a packed weight are weights."""
+    named = list(model.named_parameters())
+    recorder.hold((p for _, p in named), "weights", lambda at: owner(named[at][1]), lambda at: named[at][0].rpartition(".")[0])
+    for name, module in model.named_modules():
+        buffers = [buffer for buffer in module._buffers.values() if buffer is not None]
+        weight = next(module.parameters(recurse=False), None)
+        block = OUTSIDE if weight is None else owner(weight)
+        holding = "weights" if weight is not None and weight.dtype == torch.uint8 else "buffers"
+        recorder.hold(buffers, holding, lambda _, block=block: block, lambda _, name=name: name)  # type: ignore[misc]
