@@ -10,13 +10,13 @@ TEST_READY := $(VENV)/.test-ready
 # The classes that parameter counts are compared with. torch is named by its bare version,
 # so that a build for processors alone is taken where the package index offers one.
 TORCH := torch==2.13.0
-CLASSES := transformers==5.23.0 peft==0.21.2 numpy
+CLASSES := transformers==5.23.0 peft==0.21.2 accelerate==1.15.0 numpy
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help plan test test-quick test-slow lint accuracy bench docs clean
+.PHONY: help plan test test-quick test-slow lint accuracy bench bench-trace retrace docs clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,14 @@ accuracy: $(RUN_READY) ## score the estimates against published measurements and
 bench: $(RUN_READY) ## speed and memory of fullstep itself
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/python benchmarks/run.py
+
+bench-trace: $(TEST_READY) ## speed and memory of the tracer
+	@$(BIN)/python benchmarks/trace.py
+
+retrace: $(TEST_READY) ## trace published cases, the grid and every model class anew: an hour
+	$(BIN)/python validation/traced_cases.py
+	$(BIN)/python validation/traces.py --retrace
+	$(BIN)/python tools/write_trace_coverage.py
 
 docs: $(RUN_READY) ## rewrite the pages that are generated from the code
 	$(BIN)/python tools/write_docs.py

@@ -1,0 +1,157 @@
+"""Traces of the published cases beside their estimates: a column of the accuracy page.
+
+Tracing takes minutes and needs the extra ``lab``, so the traced peaks are kept in ``traced_cases.jsonl``:
+
+    python validation/traced_cases.py           trace every case anew and write the file (what cannot be traced is written with its reason)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+from published_cases import COUNTERS, Case, Counter, published_cases
+
+from fullstep.job import settings_of, worksheet_from_mapping
+from fullstep.job.outside import outside_allocator
+from fullstep.lab.trace.front.process import ENVIRONMENT, WORKER
+from fullstep.lab.trace.front.wire import Request, encode_request
+from fullstep.models import model_config
+
+KEPT = Path(__file__).resolve().parent / "traced_cases.jsonl"
+
+
+class TracedPeak(NamedTuple):
+    """What a trace said of one case; bytes on one GPU. ``refused``: why it could not be traced, else empty."""
+
+    case: str
+    allocated_peak_bytes: int
+    reserved_peak_bytes: int
+    refused: str
+
+
+class TracedScore(NamedTuple):
+    """One published peak with both witnesses, in bytes."""
+
+    case: Case
+    counter: Counter
+    measured_bytes: float
+    estimated_bytes: float
+    traced_bytes: float
+
+    @property
+    def traced_error_percent(self) -> float:
+        """Above zero: the trace is too high."""
+        return 100 * (self.traced_bytes / self.measured_bytes - 1)
+
+    @property
+    def estimated_error_percent(self) -> float:
+        return 100 * (self.estimated_bytes / self.measured_bytes - 1)
+
+
+def traced_peaks(path: Path = KEPT) -> dict[str, TracedPeak]:
+    """What is kept, by the name of the case."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {peak.case: peak for peak in (TracedPeak(**json.loads(line)) for line in lines)}
+
+
+def score_traces(estimated: Mapping[tuple[str, Counter], float], peaks: Mapping[str, TracedPeak], cases: Iterable[Case]) -> list[TracedScore]:
+    """Every published peak whose case was traced and estimated.
+
+    Args:
+        estimated: likely estimate in bytes by case and counter
+        peaks: of :func:`traced_peaks`
+        cases: the published runs
+    """
+    scores = []
+    for case in cases:
+        peak = peaks.get(case.name)
+        if peak is None or peak.refused:
+            continue
+        traced = _counters(case, peak)
+        for counter, measured in case.peak_bytes.items():
+            if (case.name, counter) not in estimated:
+                continue
+            found = traced[counter] if counter in traced else min(traced.values(), key=lambda each: abs(each - measured))
+            scores.append(TracedScore(case, counter, measured, estimated[case.name, counter], found))
+    return scores
+
+
+def _counters(case: Case, peak: TracedPeak) -> dict[str, float]:
+    outside = outside_allocator(settings_of(worksheet_from_mapping(case.worksheet))).likely
+    return {
+        "allocated": peak.allocated_peak_bytes,
+        "reserved": peak.reserved_peak_bytes,
+        "device": peak.reserved_peak_bytes + outside,
+    }
+
+
+def rows(scores: Sequence[TracedScore]) -> Iterator[tuple[str, ...]]:
+    """Table rows: source, counter, peaks, mean errors of both, worst of the trace; the last rows over all sources by counter."""
+    keys = sorted({(score.case.group, score.counter) for score in scores}, key=lambda key: (key[0], COUNTERS.index(key[1])))
+    for group, counter in keys:
+        yield _row(group, counter, [score for score in scores if (score.case.group, score.counter) == (group, counter)])
+    for counter in COUNTERS:
+        found = [score for score in scores if score.counter == counter]
+        if found:
+            yield _row("all", counter, found)
+
+
+def _row(group: str, counter: str, scores: Sequence[TracedScore]) -> tuple[str, ...]:
+    errors = [score.traced_error_percent for score in scores]
+    estimated = mean(abs(score.estimated_error_percent) for score in scores)
+    traced = mean(map(abs, errors))
+    return group, counter, str(len(scores)), f"{estimated:.1f} %", f"{traced:.1f} %", f"{min(errors):+.1f} %", f"{max(errors):+.1f} %"
+
+
+def retrace(cases: Sequence[Case]) -> Iterator[TracedPeak]:
+    """Traces every case in a process of its own, from one that has the libraries loaded."""
+    process = subprocess.Popen(
+        [sys.executable, *WORKER, "--many"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **ENVIRONMENT}
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for case in cases:
+        config, name = model_config(worksheet_from_mapping(case.worksheet).section("model"))
+        process.stdin.write(encode_request(Request(worksheet=case.worksheet, config=config, name=name)))
+        process.stdin.flush()
+        yield _peak(case.name, _answer(process.stdout))
+    process.stdin.close()
+    process.wait()
+
+
+def _answer(lines: Iterable[str]) -> dict[str, Any]:
+    for line in lines:
+        message: dict[str, Any] = json.loads(line)
+        if "progress" not in message:
+            return message
+    return {"crash": "the worker ended"}
+
+
+def _peak(name: str, answer: Mapping[str, Any]) -> TracedPeak:
+    if "trace" in answer:
+        return TracedPeak(name, answer["trace"]["allocated_peak_bytes"], answer["trace"]["reserved_peak_bytes"], "")
+    faults = answer.get("unsupported") or answer.get("faults")
+    why = "; ".join(f"{fault['where'].rpartition(': ')[2]}: {fault['found']}" for fault in faults) if faults else str(answer.get("crash"))
+    return TracedPeak(name, 0, 0, why)
+
+
+def main() -> int:
+    """Retrace and write."""
+    cases = published_cases()
+    with KEPT.open("w", encoding="utf-8") as file:
+        for number, peak in enumerate(retrace(cases), 1):
+            file.write(json.dumps(peak._asdict()) + "\n")
+            size = f"{peak.allocated_peak_bytes / 2**30:.2f} GiB" if not peak.refused else peak.refused[:100]
+            print(f"{number}/{len(cases)} {peak.case}: {size}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
