@@ -61,7 +61,9 @@ def traced_peaks(path: Path = KEPT) -> dict[str, TracedPeak]:
     return {peak.case: peak for peak in (TracedPeak(**json.loads(line)) for line in lines)}
 
 
-def score_traces(estimated: Mapping[tuple[str, Counter], float], peaks: Mapping[str, TracedPeak], cases: Iterable[Case]) -> list[TracedScore]:
+def score_traces(
+    estimated: Mapping[tuple[str, Counter], float], peaks: Mapping[str, TracedPeak], cases: Iterable[Case]
+) -> list[TracedScore]:
     """Every published peak whose case was traced and estimated.
 
     Args:

@@ -13,7 +13,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fullstep.job import Settings
-from fullstep.lab.trace.worker import kernels, layout, method
+from fullstep.lab.trace.worker import frameworks, kernels, layout, method
 from fullstep.lab.trace.worker.data_dependent import Oracle
 from fullstep.lab.trace.worker.model import DTYPES, Blocks, build_model, config_of, cut, find_blocks, with_fewer
 from fullstep.lab.trace.worker.optimizers import build_optimizer
@@ -85,6 +85,7 @@ class Run:
             head = getattr(model, "get_output_embeddings", lambda: None)()
             adapted = method.apply_method(model, settings)
             method.checkpoint_activations(adapted if hasattr(adapted, "gradient_checkpointing_enable") else model, kept, settings)
+            frameworks.impose(model, settings)
             kernels.impose(model, head, settings)
             self.sizes.parameters, self.sizes.trainable_parameters = _counts(adapted, kept, blocks)
             recorder = Recorder(mode, Places(), Workspaces(settings.machine.card))

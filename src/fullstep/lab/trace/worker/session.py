@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fullstep.errors import UnsupportedError
 from fullstep.job import Settings, settings_of, worksheet_from_mapping
 from fullstep.lab.trace.front.wire import Request
-from fullstep.lab.trace.worker import kernels, layout, method
+from fullstep.lab.trace.worker import frameworks, kernels, layout, method
 from fullstep.lab.trace.worker.compat import UNITS, install_all, untested_versions
 from fullstep.lab.trace.worker.compat.capabilities import say_capability
 from fullstep.lab.trace.worker.compat.masks import say_packed
@@ -42,6 +42,7 @@ def trace(request: Request, report: Report) -> Trace:
         Caution("F121", f"{name} {has} was not among the versions that the tracer was tested with")
         for name, has in untested_versions().items()
     ]
+    notes += frameworks.notes(settings)
     run = Run(request.config, settings, layout.make_mesh(settings), report)
     if request.full_depth:
         stream, blocks = run.whole()

@@ -24,7 +24,7 @@ def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool
     return torch.native_dropout(input, p, True)[0]
 
 
-class _FusedRmsNorm(torch.autograd.Function):
+class FusedRmsNorm(torch.autograd.Function):
     """Keeps the input, the scale and one float32 number per row; one result each way. Values are not computed."""
 
     @staticmethod
@@ -40,7 +40,7 @@ class _FusedRmsNorm(torch.autograd.Function):
 
 
 def _rms_norm(input: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    out: Tensor = _FusedRmsNorm.apply(input, weight, math.prod(normalized_shape))
+    out: Tensor = FusedRmsNorm.apply(input, weight, math.prod(normalized_shape))
     return out
 
 
