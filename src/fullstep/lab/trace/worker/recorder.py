@@ -131,7 +131,7 @@ class Recorder(TorchDispatchMode):
         formula = flop_registry.get(func._overloadpacket)
         if formula is not None:
             where = (self._segment, block)
-            stream.flops[where] = stream.flops.get(where, 0) + formula(*args, **kwargs, out_val=out)
+            stream.flops[where] = stream.flops.get(where, 0) + formula(*(each for each in args if not isinstance(each, torch.dtype)), **kwargs, out_val=out)
         if isinstance(out, Tensor):
             if old is not None and self._takes_over(out, args[0], old):
                 return out
