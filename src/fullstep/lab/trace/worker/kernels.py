@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fullstep.errors import Fault
 from fullstep.job.job import Settings
 from fullstep.lab.trace.worker.compat.attention import flash
+from fullstep.lab.trace.worker.head import impose_loss
 from fullstep.lab.trace.worker.model import DTYPES, FLASH
 from fullstep.lab.trace.worker.recorder import Recorder
 
@@ -21,8 +22,9 @@ def refuse(settings: Settings) -> list[Fault]:
     faults = []
     if step.compile:
         faults.append(Fault("step.compile", "true, which cannot be traced: the compiler decides what is kept", "false", "`fullstep estimate` covers it."))
-    if step.loss != "standard":
-        faults.append(Fault("step.loss", f'"{step.loss}", which cannot be traced yet', "standard", "`fullstep estimate` covers it."))
+    if step.loss in ("fused", "chunked") and settings.layout.tensor > 1:
+        found = f'"{step.loss}" with layout.tensor = {settings.layout.tensor}: the output matrix is cut'
+        faults.append(Fault("step.loss", found, "standard, inplace", "`fullstep estimate` covers it."))
     if settings.optimizer.in_backward:
         faults.append(Fault("optimizer.in_backward", "true, which cannot be traced yet", "false", "`fullstep estimate` covers it."))
     return faults
@@ -30,6 +32,7 @@ def refuse(settings: Settings) -> list[Fault]:
 
 def impose(model: nn.Module, head: nn.Module | None, settings: Settings) -> None:
     """Puts the worksheet's kernels in the place of the class's own."""
+    impose_loss(model, head, settings)
     if settings.step.attention == "flash":
         _register_flash(settings)
 
