@@ -14,8 +14,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from fullstep.lab.trace.worker.without_compiler import load_no_compiler
-
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -30,7 +28,6 @@ def main() -> None:
         answers.flush()
 
     say({"progress": "loading torch and transformers"})
-    load_no_compiler()
     if "--many" in sys.argv[1:]:
         import fullstep.lab.trace.worker.session  # noqa: F401, PLC0415 - loads the libraries, once for all requests
 
