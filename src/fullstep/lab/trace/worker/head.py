@@ -20,8 +20,8 @@ _STANDARD = "standard"
 def impose_loss(model: nn.Module, head: nn.Module | None, settings: Settings) -> None:
     """The worksheet's loss kernel in the place of the class's own.
 
-    ``inplace`` takes the place of the loss function alone. For ``fused`` and ``chunked`` the output matrix gives its input to the loss, which
-    makes the logits itself, or none; what the class does to logits in between meets a tensor of one column.
+    ``inplace`` takes the place of the loss function alone. For ``fused`` and ``chunked`` the output matrix gives its input to the loss,
+    which makes the logits itself, or none; what the class does to logits in between meets a tensor of one column.
 
     Args:
         model: of transformers

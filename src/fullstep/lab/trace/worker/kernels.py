@@ -10,23 +10,34 @@ from torch import Tensor, nn
 
 from fullstep.errors import Fault
 from fullstep.job.job import Settings
+from fullstep.lab.trace.worker import offload, optimizers
 from fullstep.lab.trace.worker.compat.attention import flash
 from fullstep.lab.trace.worker.head import impose_loss
 from fullstep.lab.trace.worker.model import DTYPES, FLASH
 from fullstep.lab.trace.worker.recorder import Recorder
 
+_ESTIMATE = "`fullstep estimate` covers it."
+
 
 def refuse(settings: Settings) -> list[Fault]:
-    """What of the step's kernels cannot be traced."""
-    step = settings.step
-    faults = []
+    """What of the step's kernels and dtypes cannot be traced."""
+    step, precision, layout = settings.step, settings.precision, settings.layout
+    faults = [*optimizers.refuse(settings), *offload.refuse(settings)]
     if step.compile:
-        faults.append(Fault("step.compile", "true, which cannot be traced: the compiler decides what is kept", "false", "`fullstep estimate` covers it."))
-    if step.loss in ("fused", "chunked") and settings.layout.tensor > 1:
-        found = f'"{step.loss}" with layout.tensor = {settings.layout.tensor}: the output matrix is cut'
-        faults.append(Fault("step.loss", found, "standard, inplace", "`fullstep estimate` covers it."))
-    if settings.optimizer.in_backward:
-        faults.append(Fault("optimizer.in_backward", "true, which cannot be traced yet", "false", "`fullstep estimate` covers it."))
+        found = "true, which cannot be traced: the compiler decides what is kept"
+        faults.append(Fault("step.compile", found, "false", _ESTIMATE))
+    if step.loss in ("fused", "chunked") and layout.tensor > 1:
+        found = f'"{step.loss}" with layout.tensor = {layout.tensor}: the output matrix is cut'
+        faults.append(Fault("step.loss", found, "standard, inplace", _ESTIMATE))
+    if precision.compute == "fp8":
+        faults.append(Fault("precision.compute", '"fp8", whose kernels cannot be traced', "float32, bfloat16, float16", _ESTIMATE))
+    trained = optimizers.trained_dtype(settings)
+    if precision.gradients != trained and not precision.master_weights:
+        found = f'"{precision.gradients}": torch keeps gradients in the dtype of what trains, here {trained}'
+        faults.append(Fault("precision.gradients", found, trained, _ESTIMATE))
+    if layout.strategy == "ddp" and precision.reduce != precision.gradients:
+        found = f'"{precision.reduce}" with ddp, which reduces gradients as they are'
+        faults.append(Fault("precision.reduce", found, precision.gradients, _ESTIMATE))
     return faults
 
 
@@ -38,6 +49,9 @@ def impose(model: nn.Module, head: nn.Module | None, settings: Settings) -> None
 
 
 def around_forward(settings: Settings, recorder: Recorder) -> Callable[[], contextlib.AbstractContextManager[Any]]:
+    """What stands around each forward."""
+    if settings.step.activation_offload:
+        return lambda: offload.activations_on_host(recorder)
     return contextlib.nullcontext
 
 
@@ -48,8 +62,12 @@ def _register_flash(settings: Settings) -> None:
 
     dtype = DTYPES.get(settings.precision.compute, DTYPES["bfloat16"])
 
-    def attention(_: nn.Module, query: Tensor, key: Tensor, value: Tensor, *__: Any, dropout: float = 0.0, scaling: float | None = None, **___: Any) -> Any:
-        query, key, value = (x.to(dtype) if x.dtype not in (DTYPES["float16"], DTYPES["bfloat16"]) else x for x in (query, key, value))
+    halves = (DTYPES["float16"], DTYPES["bfloat16"])
+
+    def attention(
+        _: nn.Module, query: Tensor, key: Tensor, value: Tensor, *__: Any, dropout: float = 0.0, scaling: float | None = None, **___: Any
+    ) -> Any:  # fmt: skip
+        query, key, value = (x if x.dtype in halves else x.to(dtype) for x in (query, key, value))
         return flash(query, key, value, dropout, causal=True, scale=scaling).transpose(1, 2).contiguous(), None
 
     ALL_ATTENTION_FUNCTIONS.register(FLASH, attention)

@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from fullstep.errors import Fault
 from fullstep.job.job import Settings
 from fullstep.lab.trace.worker.model import DTYPES
+from fullstep.lab.trace.worker.offload import offload_shards
 from fullstep.lab.trace.worker.recorder import Recorder
 
 Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
@@ -42,15 +43,19 @@ def refuse(settings: Settings) -> list[Fault]:
     layout = settings.layout
     faults = []
     if layout.strategy not in TRACED_STRATEGIES:
-        faults.append(Fault("layout.strategy", f'"{layout.strategy}", which cannot be traced', ", ".join(TRACED_STRATEGIES), "`fullstep estimate` covers it."))
+        faults.append(_cannot("strategy", f'"{layout.strategy}"', ", ".join(TRACED_STRATEGIES)))
     elif layout.is_fsdp and layout.implementation not in ("fsdp2", "torch"):
-        faults.append(Fault("layout.implementation", f'"{layout.implementation}", which cannot be traced', "fsdp2", "`fullstep estimate` covers it."))
-    for name in ("pipeline", "context", "expert"):
-        if getattr(layout, name) > 1:
-            faults.append(Fault(f"layout.{name}", f"{getattr(layout, name)}, which cannot be traced", "1", "`fullstep estimate` covers it as far as it can."))
+        faults.append(_cannot("implementation", f'"{layout.implementation}"', "fsdp2"))
+    faults += [
+        _cannot(name, str(getattr(layout, name)), "1") for name in ("pipeline", "context", "expert") if getattr(layout, name) > 1
+    ]  # fmt: skip
     if layout.tensor > 1 and not (layout.is_fsdp or layout.strategy == "single"):
-        faults.append(Fault("layout.tensor", f"{layout.tensor} together with {layout.strategy}", "1, or with fsdp, hsdp or one replica"))
+        faults.append(_cannot("tensor", f"{layout.tensor} together with {layout.strategy}", "1, or with fsdp, hsdp or one replica"))
     return faults
+
+
+def _cannot(key: str, found: str, allowed: str) -> Fault:
+    return Fault(f"layout.{key}", f"{found}, which cannot be traced", allowed, "`fullstep estimate` covers it as far as it can.")
 
 
 def make_mesh(settings: Settings) -> Mesh:
@@ -97,12 +102,19 @@ def _fully_sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMe
 
     layout, precision = settings.layout, settings.precision
     compute = "bfloat16" if precision.compute == "fp8" else precision.compute
-    policy = MixedPrecisionPolicy(param_dtype=DTYPES[compute], reduce_dtype=DTYPES[precision.reduce])
-    reshards = False if layout.strategy == "fsdp_grad_op" else layout.reshard_after_forward
+    keys: dict[str, Any] = {
+        "mesh": mesh,
+        "mp_policy": MixedPrecisionPolicy(param_dtype=DTYPES[compute], reduce_dtype=DTYPES[precision.reduce]),
+        "reshard_after_forward": False if layout.strategy == "fsdp_grad_op" else layout.reshard_after_forward,
+    }
+    if layout.offload_parameters:
+        keys["offload_policy"] = offload_shards(recorder)
     _label_reduced(recorder)
     for block in blocks:
-        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=reshards)
-    fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=reshards)
+        fully_shard(block, **keys)
+    fully_shard(model, **keys)
+    if layout.offload_parameters:
+        recorder.keep_on_host(model.parameters())
     every: Any = model
 
     def syncs(last: bool) -> contextlib.AbstractContextManager[None]:

@@ -1,7 +1,7 @@
 """Losses of libraries whose kernels this machine cannot run: the same tensors, made and let go in the same order, by torch's operations.
 
-Sources: Liger-Kernel 0.8.5, ops/fused_linear_cross_entropy.py, and the older copy of it in fms-acceleration (fused_ops/liger_ce), which casts
-each chunk to float32 and back; torchtune 0.6, modules/loss/ce_chunked_output_loss.py; unsloth and fms-acceleration,
+Sources: Liger-Kernel 0.8.5, ops/fused_linear_cross_entropy.py, and the older copy of it in fms-acceleration (fused_ops/liger_ce), which
+casts each chunk to float32 and back; torchtune 0.6, modules/loss/ce_chunked_output_loss.py; unsloth and fms-acceleration,
 kernels/cross_entropy_loss.py.
 """
 
@@ -42,7 +42,8 @@ class FusedLinearLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, widens: bool) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+        bias, labels, widens = rest
         run = _widened if widens else _in_one_buffer
         loss, *gradients = run(hidden, weight, bias, labels)
         ctx.save_for_backward(*(each if each is None else each.detach() for each in gradients))
@@ -65,7 +66,7 @@ def _in_one_buffer(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: 
     losses = torch.zeros(hidden.shape[0], dtype=torch.float32)
     counted = labels != _IGNORED
     counted.sum()
-    rows = rows_of_a_chunk(*hidden.shape, weight.shape[0])
+    rows = rows_of_a_chunk(hidden.shape[0], hidden.shape[1], weight.shape[0])
     buffer = torch.empty((rows, weight.shape[0]), dtype=hidden.dtype) if _computes_as_given(hidden, weight) else None
     for start in range(0, hidden.shape[0], rows):
         x = hidden[start : start + rows]
@@ -94,7 +95,7 @@ def _widened(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor
     of_bias = torch.zeros_like(bias) if bias is not None else None
     losses = torch.zeros(hidden.shape[0], dtype=torch.float32)
     total = (labels != _IGNORED).sum()
-    rows = rows_of_a_chunk(*hidden.shape, weight.shape[0])
+    rows = rows_of_a_chunk(hidden.shape[0], hidden.shape[1], weight.shape[0])
     for start in range(0, hidden.shape[0], rows):
         x = hidden[start : start + rows]
         logits = x @ weight.t()

@@ -2,152 +2,201 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fullstep.errors import Fault, UnsupportedError
+from fullstep.errors import Fault
+from fullstep.job import Settings
 from fullstep.job.job import Optimizer
+from fullstep.lab.trace.worker.offload import step_on_host
+from fullstep.lab.trace.worker.optimizer_stand_ins import PAGED, Lion, LowBit, Quantized
+from fullstep.lab.trace.worker.recorder import Recorder
 
-Make = Callable[[Sequence[nn.Parameter], Optimizer], torch.optim.Optimizer]
-_QUANTILE_BLOCK = 256
-_SMALLEST_QUANTIZED = 4096
+Parameters = Sequence[nn.Parameter]
 _RATE = 1e-4
+_ON_THE_TRAINER = frozenset(("transformers", "axolotl", "llamafactory", "unsloth", "fms_acceleration"))
+_OF_32_BITS = frozenset(("adafactor", "paged_adamw"))
+"""states are float32 whatever the parameters are. Source: transformers, optimization.py (Adafactor); bitsandbytes, Optimizer2State"""
+_OF_FEWER_BITS = frozenset(("adamw_8bit", "lion_8bit", "paged_adamw_8bit", "adamw_4bit"))
+_SIDES_UNKNOWN = ("galore", "apollo")
 
 
-def build_optimizer(settings: Optimizer, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer over the parameters that train.
+def refuse(settings: Settings) -> list[Fault]:
+    """What of the optimizer cannot be traced."""
+    optimizer, layout = settings.optimizer, settings.layout
+    faults = []
+    if optimizer.name not in _KNOWN:
+        why = "a worksheet does not say which modules it projects" if optimizer.name in _SIDES_UNKNOWN else "which cannot be traced"
+        faults.append(Fault("optimizer.name", f'"{optimizer.name}": {why}', ", ".join(_KNOWN), "`fullstep estimate` covers it."))
+    if optimizer.implementation == "deepspeed":
+        faults.append(Fault("optimizer.implementation", '"deepspeed", whose own step cannot be traced', "foreach, fused, single"))
+    if settings.precision.master_weights:
+        found = "true: neither torch nor an optimizer here keeps float32 copies beside the parameters"
+        remedy = "Or precision.weights = float32, which autocast or FSDP casts; `fullstep estimate` covers copies."
+        faults.append(Fault("precision.master_weights", found, "false", remedy))
+    stated = "state_dtype" in settings.worksheet.section("optimizer")
+    if stated and optimizer.state_dtype != _state_dtype(settings):
+        found = f'"{optimizer.state_dtype}": {optimizer.name} has states of {_state_dtype(settings)} here'
+        faults.append(Fault("optimizer.state_dtype", found, _state_dtype(settings), "`fullstep estimate` covers it."))
+    if optimizer.in_backward:
+        if layout.strategy == "ddp":
+            found = "true with ddp, which reduces gradients after they are accumulated"
+            faults.append(Fault("optimizer.in_backward", found, "false, or one replica, or fsdp"))
+        if layout.offload_parameters:
+            found = "true with layout.offload_parameters, which cannot be traced"
+            faults.append(Fault("optimizer.in_backward", found, "false", "`fullstep estimate` covers it."))
+    return faults
 
-    Raises:
-        UnsupportedError: it cannot be traced
+
+def trained_dtype(settings: Settings) -> str:
+    """Of what trains: the weights, or the adapter."""
+    return settings.precision.weights if settings.method.kind == "full" else settings.precision.adapters
+
+
+def _state_dtype(settings: Settings) -> str:
+    if settings.optimizer.name in _OF_FEWER_BITS:
+        return "int8"
+    return "float32" if settings.optimizer.name in _OF_32_BITS else trained_dtype(settings)
+
+
+def build_optimizer(settings: Settings, model: nn.Module, parameters: Parameters, recorder: Recorder) -> Any:
+    """The optimizer over the parameters that train, where the worksheet has it: after backward or in it, on the GPU or on the host.
+
+    Args:
+        settings: the worksheet
+        model: of transformers, whose embedding and head some optimizers treat apart
+        parameters: that train, as the layout has them
+        recorder: is told what the step makes on the host
     """
-    make = _KNOWN.get(settings.name)
-    if make is None:
-        raise UnsupportedError(Fault("optimizer.name", f'"{settings.name}", which cannot be traced', ", ".join(_KNOWN)))
-    return make(parameters, settings)
+    make = _KNOWN[settings.optimizer.name]
+    if settings.optimizer.in_backward:
+        return _in_backward(lambda p: make([p], settings, model), parameters, recorder)
+    optimizer = make(parameters, settings, model)
+    if settings.layout.offload_parameters:
+        for each in optimizer.optimizers if isinstance(optimizer, Together) else [optimizer]:
+            step_on_host(each, recorder)
+    return optimizer
 
 
-def states_of(optimizer: torch.optim.Optimizer) -> list[tuple[nn.Parameter, str, Tensor]]:
+def states_of(optimizer: Any) -> list[tuple[nn.Parameter, str, Tensor]]:
     """(parameter, name, tensor) of every state."""
-    found = []
-    for parameter, states in optimizer.state.items():
-        for name, value in states.items():
-            if isinstance(value, Tensor):
-                found.append((parameter, name, value))
-    return found
+    return [
+        (parameter, name, value)
+        for parameter, states in optimizer.state.items() for name, value in states.items() if isinstance(value, Tensor)
+    ]  # fmt: skip
 
 
-def host_states(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """Step counters that torch keeps in host memory, as it does unless the kernel reads them (fused)."""
+def host_states(optimizer: Any) -> list[Tensor]:
+    """What torch's allocator does not hold: paged states, and step counters where no kernel on the GPU reads them (fused)."""
     fused = any(group.get("fused") or group.get("capturable") for group in optimizer.param_groups)
-    return [] if fused else [value for _, name, value in states_of(optimizer) if name == "step"]
+    return [value for _, name, value in states_of(optimizer) if name.startswith(PAGED) or (name == "step" and not fused)]
+
+
+class Together:
+    """Several optimizers as one: they step one after another."""
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self.optimizers = optimizers
+
+    @property
+    def state(self) -> dict[nn.Parameter, dict[str, Any]]:
+        """Of all of them."""
+        return {parameter: states for each in self.optimizers for parameter, states in each.state.items()}
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Of all of them."""
+        return [group for each in self.optimizers for group in each.param_groups]
+
+    def step(self) -> None:
+        """Each in its turn."""
+        for each in self.optimizers:
+            each.step()
+
+    def zero_grad(self) -> None:
+        """Gradients are let go."""
+        for each in self.optimizers:
+            each.zero_grad()
+
+
+def _in_backward(make: Callable[[nn.Parameter], Any], parameters: Parameters, recorder: Recorder) -> Together:
+    """An optimizer per parameter, which steps as soon as its gradient is there. Source: torchtune, register_optim_in_bwd_hooks."""
+    of_parameter = {parameter: make(parameter) for parameter in parameters}
+
+    def step(parameter: nn.Parameter) -> None:
+        recorder.hold([parameter.grad], "gradients")
+        of_parameter[parameter].step()
+        of_parameter[parameter].zero_grad()
+
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(step)
+    return Together(list(of_parameter.values()))
+
+
+def _edges(model: nn.Module) -> Iterator[int]:
+    """Ids of the parameters of embedding and head."""
+    for name in ("get_input_embeddings", "get_output_embeddings"):
+        module = getattr(model, name, lambda: None)()
+        if module is not None:
+            yield from map(id, module.parameters())
 
 
 def _how(settings: Optimizer) -> dict[str, Any]:
-    if settings.implementation == "fused":
-        return {"fused": True}
-    return {"foreach": settings.implementation == "foreach"}
+    return {"fused": True} if settings.implementation == "fused" else {"foreach": settings.implementation == "foreach"}
 
 
-def _adam(kind: type[torch.optim.Optimizer]) -> Make:
-    return lambda parameters, settings: kind(parameters, lr=_RATE, **_how(settings))  # type: ignore[call-arg]
+def _of_torch(kind: Callable[..., Any], **keys: Any) -> Callable[..., Any]:
+    return lambda parameters, settings, _: kind(parameters, lr=_RATE, **keys, **_how(settings.optimizer))
 
 
-def _sgd(momentum: float) -> Make:
-    return lambda parameters, settings: torch.optim.SGD(parameters, lr=_RATE, momentum=momentum, **_how(settings))
-
-
-def _adafactor(parameters: Sequence[nn.Parameter], _: Optimizer) -> torch.optim.Optimizer:
+def _adafactor(parameters: Parameters, settings: Settings, _: nn.Module) -> Any:
     """The one that transformers' Trainer takes (optim="adafactor")."""
     from transformers.optimization import Adafactor  # noqa: PLC0415
 
-    return Adafactor(parameters, lr=_RATE, scale_parameter=False, relative_step=False)  # type: ignore[no-any-return]
+    return Adafactor(parameters, lr=_RATE, scale_parameter=False, relative_step=False)
 
 
-def _muon(parameters: Sequence[nn.Parameter], settings: Optimizer) -> torch.optim.Optimizer:
+def _muon(parameters: Parameters, settings: Settings, model: nn.Module) -> Any:
     """torch's Muon for matrices inside the model, AdamW for the embedding, the head and vectors, as its authors say."""
-    matrices = [p for p in parameters if p.dim() == 2 and not getattr(p, "fullstep_at_the_edge", False)]
-    chosen = {id(p) for p in matrices}
+    edges = set(_edges(model))
+    matrices = [p for p in parameters if p.dim() == 2 and id(p) not in edges]
+    chosen = set(map(id, matrices))
     others = [p for p in parameters if id(p) not in chosen]
-    return _Together([torch.optim.Muon(matrices, lr=_RATE)] + ([torch.optim.AdamW(others, lr=_RATE, **_how(settings))] if others else []))
+    found: list[Any] = [torch.optim.Muon(matrices, lr=_RATE)] if matrices else []
+    return Together([*found, torch.optim.AdamW(others, lr=_RATE, **_how(settings.optimizer))] if others else found)
 
 
-class _Together(torch.optim.Optimizer):
-    """Several optimizers that step one after another."""
+def _of_bitsandbytes(states: int, *, bits: int, paged: bool = False) -> Callable[..., Any]:
+    """Under FSDP2 the 8-bit AdamW is torchao's, which knows sharded tensors.
 
-    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        super().__init__([p for each in optimizers for group in each.param_groups for p in group["params"]], {})
-        self.optimizers = optimizers
-
-    def step(self, closure: Any = None) -> None:
-        for each in self.optimizers:
-            each.step()
-            self.state.update(each.state)
-
-
-class _Lion(torch.optim.Optimizer):
-    """Lion with one momentum, tensor by tensor.
-
-    Source: lion-pytorch 0.2 (update_fn): decay in place; update = exp_avg.clone().mul_(b1).add(grad).sign_(); then the momentum in place.
+    The Trainer keeps float32 states for embeddings. Source: transformers, trainer.py, create_optimizer (register_module_override).
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        super().__init__(parameters, {})
+    def make(parameters: Parameters, settings: Settings, model: nn.Module) -> Any:
+        if settings.layout.is_fsdp and states == 2 and bits == 8 and not paged:
+            return LowBit(parameters, bits=8)
+        wide: set[int] = set()
+        if settings.step.framework in _ON_THE_TRAINER and bits == 8:
+            wide = {id(p) for module in model.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}
+        return Quantized(parameters, states, bits=bits, paged=paged, wide=wide)
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                state = self.state[p]
-                if not state:
-                    state["exp_avg"] = torch.zeros_like(p)
-                p.mul_(1 - _RATE)
-                update = state["exp_avg"].clone().mul_(0.9).add(p.grad, alpha=0.1).sign_()
-                p.add_(update, alpha=-_RATE)
-                state["exp_avg"].mul_(0.99).add_(p.grad, alpha=0.01)
+    return make
 
 
-class _Quantized(torch.optim.Optimizer):
-    """States of bitsandbytes: 8 bits per element and a float32 scale per block of 256; one fused kernel, no temporaries.
-
-    Tensors below 4,096 elements keep float32 states. Source: bitsandbytes 0.50, optim/optimizer.py (init_state, min_8bit_size), adamw.py.
-    """
-
-    def __init__(self, parameters: Iterable[nn.Parameter], states: int, quantized: bool) -> None:
-        super().__init__(parameters, {})
-        self._states, self._quantized = states, quantized
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None or self.state[p]:
-                    continue
-                local = p._local_tensor if hasattr(p, "_local_tensor") else p.data
-                self.state[p] = self._made(local)
-
-    def _made(self, p: Tensor) -> dict[str, Tensor]:
-        small = p.numel() < _SMALLEST_QUANTIZED or not self._quantized
-        found: dict[str, Tensor] = {}
-        for number in range(1, self._states + 1):
-            found[f"state{number}"] = torch.zeros_like(p, dtype=torch.float32 if small else torch.uint8)
-            if not small:
-                found[f"absmax{number}"] = torch.zeros(-(-p.numel() // _QUANTILE_BLOCK), dtype=torch.float32, device=p.device)
-        return found
-
-
-_KNOWN: dict[str, Make] = {
-    "adamw": _adam(torch.optim.AdamW),
-    "adam": _adam(torch.optim.Adam),
-    "sgd": _sgd(0.0),
-    "sgd_momentum": _sgd(0.9),
+_KNOWN: dict[str, Callable[[Parameters, Settings, nn.Module], Any]] = {
+    "adamw": _of_torch(torch.optim.AdamW),
+    "adam": _of_torch(torch.optim.Adam),
+    "sgd": _of_torch(torch.optim.SGD),
+    "sgd_momentum": _of_torch(torch.optim.SGD, momentum=0.9),
     "adafactor": _adafactor,
-    "lion": lambda parameters, _: _Lion(parameters),
+    "lion": lambda parameters, _, __: Lion(parameters),
     "muon": _muon,
-    "adamw_8bit": lambda parameters, _: _Quantized(parameters, 2, quantized=True),
-    "lion_8bit": lambda parameters, _: _Quantized(parameters, 1, quantized=True),
+    "adamw_8bit": _of_bitsandbytes(2, bits=8),
+    "lion_8bit": _of_bitsandbytes(1, bits=8),
+    "paged_adamw": _of_bitsandbytes(2, bits=32, paged=True),
+    "paged_adamw_8bit": _of_bitsandbytes(2, bits=8, paged=True),
+    "adamw_4bit": lambda parameters, _, __: LowBit(parameters, bits=4),
 }

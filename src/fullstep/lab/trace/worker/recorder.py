@@ -56,7 +56,6 @@ class Recorder(TorchDispatchMode):
         self.operations = 0
         self.host: set[int] = set()
         """storages that stay in host memory"""
-        self.host_bytes = 0
         self.mark(Segment(0, 0, "setup"))
 
     # what the steps say
@@ -91,7 +90,7 @@ class Recorder(TorchDispatchMode):
                     block = OUTSIDE if block_of is None else block_of(number)
                     which = self._enter(part, "made before", names(number), ("", 0), block)
                     record = self.stream.tensors[which]
-                    record.holding = holding
+                    record.holding = holding if record.holding != "host" else "host"
                     record.module = record.module or names(number)
 
     def keep_on_host(self, tensors: Iterable[Tensor]) -> None:
@@ -105,7 +104,6 @@ class Recorder(TorchDispatchMode):
                 if which is not None:
                     self.stream.tensors[which].holding = "host"
                 self.host.add(key)
-                self.host_bytes += part.untyped_storage().nbytes()
 
     def holding_of(self, tensor: Tensor) -> str:
         which = self._live.get(tensor.untyped_storage()._cdata)

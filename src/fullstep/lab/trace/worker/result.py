@@ -12,6 +12,7 @@ from fullstep.job import Settings
 from fullstep.lab.allocator import AllocatorSettings, Event, Frame, OutOfMemory, Replay, replay, write_snapshot
 from fullstep.lab.trace.worker.account import account, settle_holdings
 from fullstep.lab.trace.worker.model import Blocks
+from fullstep.lab.trace.worker.offload import host_peak_bytes
 from fullstep.lab.trace.worker.run import Sizes
 from fullstep.lab.trace.worker.stream import Stream, TensorRecord
 from fullstep.ledger import Trace
@@ -48,7 +49,7 @@ def result_of(stream: Stream, blocks: Blocks, sizes: Sizes, settings: Settings, 
         peak_at=found.peak_at,
         allocated_peak_bytes=found.peak_bytes,
         reserved_peak_bytes=max(played.peak_reserved_bytes, found.peak_bytes),
-        host_bytes=sizes.host_bytes,
+        host_bytes=host_peak_bytes(stream),
         timeline=found.timeline,
         largest=found.largest,
         modules=found.modules,

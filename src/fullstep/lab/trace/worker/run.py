@@ -40,7 +40,6 @@ class Sizes:
     trainable_parameters: int = 0
     operations: int = 0
     """that ran"""
-    host_bytes: int = 0
 
 
 class Run:
@@ -96,7 +95,6 @@ class Run:
             self.report(f"tracing {part} blocks")
             self._run(recorder, model, spread, owner)
             self.sizes.operations += recorder.operations
-            self.sizes.host_bytes = recorder.host_bytes
             stream = recorder.stream
         gc.collect()
         settle_blocks(stream)
@@ -118,7 +116,7 @@ class Run:
             settings=settings,
             model=spread.model,
             base=base,
-            optimizer=build_optimizer(settings.optimizer, [p for p in spread.model.parameters() if p.requires_grad]),
+            optimizer=build_optimizer(settings, base, [p for p in spread.model.parameters() if p.requires_grad], recorder),
             micro_batches=min(settings.batch.accumulation, _MICRO_BATCHES),
             syncs=spread.syncs,
             block_of=owner,
