@@ -65,8 +65,21 @@ def test_dora_keeps_both_products(frozen: Kernels) -> None:
     """Magnitude times product: its gradient needs the base's output (2 bytes) and the adapter's (4 without autocast)."""
     lora, dora = (played(frozen._replace(adapter=adapter(kind))) for kind in ("lora", "dora"))
     assert dora.saved - lora.saved == TOKENS * OUTPUTS * (2 + 4)
-    merged = INPUTS * OUTPUTS * 4
-    assert dora.forward_peak > 2 * merged  # the merged weight and its column norms' input
+
+
+def test_dora_makes_the_merged_weight_for_its_norm(frozen: Kernels) -> None:
+    """Kept while the norm is taken: A's input, an identity of float32. Then B A, the float32 weight, the scaled product and their sum.
+
+    Alive besides: A's and B's inputs, the base's output, B's output and its scaled self.
+    """
+    norm = 4 * INPUTS**2 + 4 * 4 * INPUTS * OUTPUTS
+    tokens = TOKENS * (4 * INPUTS + 4 * RANK + (2 + 4 + 4) * OUTPUTS)
+    assert played(frozen._replace(adapter=adapter("dora"))).forward_peak == norm + tokens
+    many = INPUTS * 16  # of many inputs the identity itself is the most: in float32, and as autocast's 16-bit copy
+    tape = Tape(TOKENS * many * 2)
+    autocast = frozen._replace(autocast=True, adapter=adapter("dora"))
+    linear(tape, autocast, 0, Linear(name="down_proj", role="up", inputs=many, outputs=OUTPUTS))
+    assert tape.play().forward_peak == pytest.approx((4 + 2) * many**2, rel=0.03)
 
 
 def test_ia3_scales_outputs_or_the_last_products_input(frozen: Kernels) -> None:

@@ -62,6 +62,15 @@ def test_eager_keeps_float32_shares_and_their_copy(frozen: Kernels) -> None:
     assert kept(eager, block_of(LLAMA)) == expected
 
 
+def test_eager_names_its_scores_until_the_softmax_is_done(frozen: Kernels) -> None:
+    """At the softmax: 16-bit scores, their float32 copy and the softmax, where each is 2, 4 and 4 bytes per pair of tokens and head."""
+    few, many = 100, 200
+    eager = frozen._replace(attention="eager", repeats_keys=True)
+    peaks = [played(eager._replace(sequence_tokens=rows), block_of(LLAMA)).forward_peak_unsaved for rows in (few, many)]
+    slope = (peaks[1] - 2 * peaks[0]) / (many**2 - 2 * few**2)  # what grows with the square
+    assert slope == pytest.approx(HEADS * (2 + 4 + 4))
+
+
 def test_capped_scores_keep_their_tanh(frozen: Kernels) -> None:
     eager = frozen._replace(attention="eager", repeats_keys=True)
     gemma = LLAMA | {"model_type": "gemma2", "head_dim": DIM}

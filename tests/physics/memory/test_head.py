@@ -50,6 +50,13 @@ def test_loss_in_the_logits_own_dtype(eight_billion: Make) -> None:
     assert head.profile.backward_peak == NORM + 6 * T * V
 
 
+def test_a_cap_makes_a_second_tensor_of_the_logits(eight_billion: Make) -> None:
+    """Before the loss: the quotient beside the logits, the hyperbolic tangent beside the quotient, the product beside the tangent."""
+    capped = head_of(eight_billion, model__name="google/gemma-2-2b")
+    assert (capped.making, capped.logits) == (2 * 2 * T * 256_000, 2 * T * 256_000)
+    assert head_of(eight_billion).making == 2 * T * V
+
+
 def test_frozen_head_keeps_no_input(eight_billion: Make) -> None:
     """The float32 copy of the norm's input and the root stay: its scale is frozen, but the gradient passes through."""
     head = head_of(eight_billion, method__kind="lora")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from fullstep.job import Job
 from fullstep.ledger import Instant
 from fullstep.physics import estimate_memory
@@ -102,8 +104,47 @@ def test_fsdp_has_root_unit_and_next_unit_gathered(eight_billion: Make) -> None:
     block = (PARAMETERS - root) // 32
     found = moments(eight_billion(layout__strategy="fsdp", machine__gpus=8))
     assert found["backward"].holdings.gathered_parameters in (2 * root + 2 * block, 2 * root + 2 * 2 * block)
-    assert found["loss"].holdings.gathered_parameters == 2 * root
+    assert found["loss"].holdings.gathered_parameters == 2 * root + 2 * block  # the last block's flat buffer lives until forward has ended
     assert found["optimizer_step"].holdings.gathered_parameters == 0
+
+
+def test_fsdp2_holds_the_buffer_before_while_the_next_block_is_copied_out(eight_billion: Make) -> None:
+    """At the first block: the root's parameters and buffer, the block's buffer and parameters, the embedding's output."""
+    root = 2 * 128_256 * 4096 + 4096
+    block = (PARAMETERS - root) // 32
+    keys = {"layout__strategy": "fsdp", "machine__gpus": 8, "step__activation_checkpointing": "full", "batch__sequence_tokens": 512}
+    forward = moments(eight_billion(**keys))["forward"]
+    assert forward.place == "gathering of block 0"
+    assert forward.holdings.gathered_parameters == 2 * 2 * root + 2 * 2 * block
+    assert forward.holdings.activations == 2 * 512 * h
+    fsdp1 = moments(eight_billion(**keys, layout__implementation="fsdp1"))["forward"]
+    assert "gathering" not in fsdp1.place
+
+
+def test_fsdp2_gathers_the_root_again_for_backward(eight_billion: Make) -> None:
+    """A short row's loss is small: its parameters beside the buffer they come from are more than the gradients of its logits."""
+    root = 2 * 128_256 * 4096 + 4096
+    backward = moments(
+        eight_billion(layout__strategy="fsdp", machine__gpus=1024, step__activation_checkpointing="full", batch__sequence_tokens=64)
+    )["backward"]
+    assert backward.place in ("gathering of the root", "embedding", "reduction of the root")
+    assert backward.holdings.gathered_parameters <= 2 * 2 * root
+
+
+AUTOCAST = {"precision__weights": "float32", "precision__autocast": True}
+
+
+@pytest.mark.parametrize(("keys", "element", "beside"), [({}, 2, 2), (AUTOCAST, 4, 1)])
+def test_tied_gradients_are_summed_into_a_third_tensor(eight_billion: Make, keys: dict[str, Any], element: int, beside: int) -> None:
+    """Real tensors of torch 2.13: the head's gradient, a transposed view, is not added to in place; autocast's float32 copy of it is.
+
+    At the end of backward all gradients are there, and besides the embedding's own and, unless it became the sum, the head's.
+    """
+    tied, width, rows = "meta-llama/Llama-3.2-1B", 2048, 16
+    backward = moments(eight_billion(model__name=tied, batch__sequence_tokens=rows, **keys))["backward"]
+    assert backward.place == "embedding"
+    assert backward.holdings.gradients == element * 1_235_814_400
+    assert backward.holdings.temporaries == beside * element * V * width + element * rows * width
 
 
 def test_instants_name_their_place(eight_billion: Make) -> None:

@@ -71,7 +71,7 @@ def adapted(tape: Tape, kernels: Kernels, tensors: tuple[int, int, int], shape: 
     modules = [replace(shape, outputs=shape.outputs // 2)] * 2 if shape.is_joined_experts else [shape]
     scaled = [_low_rank(tape, kernels, source, module, tokens) for module in modules]
     if adapter.kind == "dora":
-        scaled = [_magnitude(tape, adapter, (output, scaled[0]), shape, tokens)]
+        scaled = [_magnitude(tape, kernels, (output, scaled[0]), shape, tokens)]
     total = max(tape.size(output), sum(tape.size(part) for part in scaled))
     joined = tape.op((output, *scaled), total, view=total == tape.size(output))
     return joined if total == tape.size(output) else tape.op((joined,), tape.size(output))
@@ -172,14 +172,32 @@ def _low_rank(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: 
     return tape.op((high,), tape.size(high))
 
 
-def _magnitude(tape: Tape, adapter: AdapterKernels, products: tuple[int, int], shape: Linear, tokens: float) -> int:
+def _magnitude(tape: Tape, kernels: Kernels, products: tuple[int, int], shape: Linear, tokens: float) -> int:
     """dora: (m - 1) * W x + m * B A x with the magnitude m over the merged column norm; both products are kept for m's gradient."""
     output, scaled = products
+    adapter = kernels.adapter
+    assert adapter is not None
     wide = max(tape.size(scaled), tokens * shape.outputs * adapter.element_bytes)
-    merged = float(shape.inputs * shape.outputs * adapter.element_bytes)
-    base = tape.op((output,), wide, saves=(output,), trains=True, forward_work=2 * merged)
+    work, unsaved = _merging(kernels, adapter, shape)
+    base = tape.op((output,), wide, saves=(output,), trains=True, forward_work=work, unsaved_work=unsaved)
     low = tape.op((scaled,), wide, saves=(scaled,), trains=True)
     return tape.op((base, low), wide, view=True)
+
+
+def _merging(kernels: Kernels, adapter: AdapterKernels, shape: Linear) -> tuple[float, float]:
+    """Bytes that dora's column norm takes for a moment: (with what A keeps of its input, without).
+
+    B A is made as ``B(A(identity))``, an identity of inputs x inputs, under autocast with its 16-bit copy, which A keeps until the norm
+    is done. The norm needs B A, the weight in the adapter's dtype, the scaled product and the sum.
+    Source: peft 0.21, tuners/lora/dora.py, get_lora_weight and get_weight_norm.
+    """
+    wide = adapter.element_bytes
+    inner = kernels.compute if kernels.autocast else wide
+    identity, merged = float(shape.inputs**2), float(shape.inputs * shape.outputs)
+    copied = inner if inner != wide else 0
+    making = identity * (wide + copied)
+    norm = merged * (3 * wide + copied + (wide if kernels.stored != wide or kernels.quantized else 0))
+    return max(making, norm + identity * inner), max(making, norm)
 
 
 def bottleneck(tape: Tape, kernels: Kernels, source: int, hidden: int) -> int:

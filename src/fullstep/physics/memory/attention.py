@@ -181,9 +181,11 @@ def _eager(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Par
     joins_float32 = shape.sinks and kernels.stored == FLOAT32  # scores are joined with the sinks: torch.cat takes the wider dtype
     autocast_widens = kernels.autocast and (shape.eager_softmax == "plain" or joins_float32)
     widens = compute < FLOAT32 and (shape.eager_softmax == "float32" or autocast_widens)
+    named: tuple[int, ...] = ()
     if widens:
+        named = (scores,)  # a variable of the class names them until the softmax is done
         scores = tape.op((scores,), cells * FLOAT32)
-    shares = tape.op((scores,), tape.size(scores), saves_output=True)
+    shares = tape.op((scores,), tape.size(scores), saves_output=True, holds=named)
     if widens:
         shares = tape.op((shares,), cells * compute)
     if parts.block.dropouts:

@@ -12,7 +12,7 @@ from fullstep.models import Block, ModelShape
 from fullstep.physics.memory.block import block_profile
 from fullstep.physics.memory.choices import block_kernels, compute_bytes, loss_habit, residual_bytes
 from fullstep.physics.memory.framework import is_reentrant, output_bytes_per_logit, prefetches_units, stacks_experts
-from fullstep.physics.memory.head import head_profile
+from fullstep.physics.memory.head import LossHabit, head_profile
 from fullstep.physics.memory.kernels import Kernels
 from fullstep.physics.memory.optimizer import optimizer_temporaries_bytes
 from fullstep.physics.memory.scene import BlockCosts, RootCosts, Scene
@@ -66,6 +66,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         caches_copies=job.method.kind == "full",
         gathered_whole=whole,
         prefetches=sharded and prefetches_units(job),
+        copies_out=sharded and layout.implementation == "fsdp2",
         reentrant=is_reentrant(job),
         retains_inputs=retains_inputs(job),
         offloads_activations=job.step.activation_offload,
@@ -86,12 +87,25 @@ def _root_costs(job: Job, shape: ModelShape, gathered: Units, kernels: Kernels, 
         head=head_profile(shape, _head_kernels(job, shape, kernels), habit),
         copies=float(elements * compute) if _head_is_copied(job, compute) else 0.0,
         gathered=gathered.root + _gathered_in_part(job, gathered, shape) if sharded else 0.0,
+        unit=gathered.root if sharded else 0.0,
         reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
         gradients_left=elements * _head_gradient_kept(job, per_element) if habit.trains_head else 0.0,
         head_gradient=float(elements * made) if habit.trains_head else 0.0,
         embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and (shape.tied or sharded) else 0.0,
+        tied_sum=float(elements * made) if _sums_tied(job, shape, habit, compute) else 0.0,
         held_outputs=_held_outputs(job, shape),
     )
+
+
+def _sums_tied(job: Job, shape: ModelShape, habit: LossHabit, compute: int) -> bool:
+    """Whether the gradients of a tied head and embedding are summed into a third tensor.
+
+    The head's is a transposed view of a product, and autograd only adds in place where nobody else holds the storage. Autocast's copy
+    back to float32 is a tensor of its own.
+    Source: torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace; seen on real tensors of torch 2.13.
+    """
+    tied = shape.tied and job.method.kind == "full" and habit.trains_head
+    return tied and habit.kernel == "standard" and not job.optimizer.in_backward and not _head_is_copied(job, compute)
 
 
 def _held_outputs(job: Job, shape: ModelShape) -> float:
@@ -123,6 +137,7 @@ def _block_costs(job: Job, index: int, kernels: Kernels, units: Units, *, gather
         profile=block_profile(block, kernels, job.shape.hidden),
         selective_kept=_selective_kept(job, block, compute),
         gathered=units.blocks[index] if sharded and not gathered_whole else 0.0,
+        unit=units.blocks[index] if sharded else 0.0,
         reduced=units.block_gradients[index] * units.reduce_factor if sharded else 0.0,
         gradients_left=gradients_left,
         copies=_copied_elements(job, block) * compute if _copies_weights(job, compute) else 0.0,

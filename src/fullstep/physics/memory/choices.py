@@ -86,7 +86,7 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         compute=compute,
         residual=residual_bytes(job),
         autocast=precision.autocast,
-        stored=DTYPE_BYTES[precision.weights],
+        stored=FLOAT32 if method.is_quantized and method.upcast_unquantized else DTYPE_BYTES[precision.weights],
         trains_weights=method.kind == "full",
         new_gradient=new,
         gradient_work=work,

@@ -36,6 +36,8 @@ class HeadProfile(NamedTuple):
     norm_saved: float
     logits: float
     """the model's output, which a caller may keep alive"""
+    making: float
+    """most of it alive before the loss begins: a cap makes a second tensor of it"""
     pool: float
     """all tensors that the loss ever needs places for, forward and backward"""
 
@@ -72,12 +74,12 @@ def head_profile(shape: ModelShape, kernels: Kernels, habit: LossHabit) -> HeadP
     if habit.kernel == "fused":
         _fused(tape, head_kernels, entered, matrix)
         fused = tape.play()
-        return HeadProfile(fused, norm_saved, 0.0, max(fused.forward_peak, fused.backward_peak) - norm_saved)
+        return HeadProfile(fused, norm_saved, 0.0, 0.0, max(fused.forward_peak, fused.backward_peak) - norm_saved)
     if habit.kernel == "chunked":
         size = _chunked(tape, head_kernels, entered, matrix, habit)
         chunked = tape.play()
         pool = max(chunked.forward_peak, chunked.backward_peak) - norm_saved
-        return HeadProfile(chunked, norm_saved, size, pool)
+        return HeadProfile(chunked, norm_saved, size, size, pool)
     logits = linear(tape, head_kernels, entered, matrix)
     if shape.logit_softcap:
         size = tape.size(logits)
@@ -86,7 +88,7 @@ def head_profile(shape: ModelShape, kernels: Kernels, habit: LossHabit) -> HeadP
     profile = tape.play()
     beside = tape.size(logits) + (profile.output if habit.kernel == "inplace" else 0)
     pool = max(profile.forward_peak, profile.backward_peak + beside) - norm_saved
-    return HeadProfile(profile, norm_saved, tape.size(logits), pool)
+    return HeadProfile(profile, norm_saved, tape.size(logits), tape.size(logits) * (2 if shape.logit_softcap else 1), pool)
 
 
 def _norm_saved(shape: ModelShape, kernels: Kernels) -> float:

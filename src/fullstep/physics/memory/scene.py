@@ -23,7 +23,9 @@ class BlockCosts(NamedTuple):
     selective_kept: float
     """kept under selective checkpointing"""
     gathered: float
-    """its parameters while put together; 0 where they are not divided"""
+    """its parameters while put together; 0 where they are not divided, or stay put together (see ``gathered_whole``)"""
+    unit: float
+    """its parameters as one all-gather brings them; 0 where they are not divided"""
     reduced: float
     """buffer in which its gradients are reduced"""
     gradients_left: float
@@ -40,6 +42,8 @@ class RootCosts(NamedTuple):
     """low-precision copy of the head's weights that autocast makes"""
     gathered: float
     """the unit while put together, and blocks that stay put together in part"""
+    unit: float
+    """its parameters as one all-gather brings them"""
     reduced: float
     """buffer in which its gradients are reduced"""
     gradients_left: float
@@ -48,6 +52,8 @@ class RootCosts(NamedTuple):
     """of the output matrix, as backward makes it; 0 where it does not train"""
     embedding_gradient: float
     """made at the very end of backward, beside all others where it is not simply one of them"""
+    tied_sum: float
+    """of the gradients of head and embedding that are one parameter, where it is a third tensor"""
     held_outputs: float
     """logits that the caller holds during backward"""
 
@@ -86,6 +92,8 @@ class Scene:
     gathered_whole: float
     """parameters that stay put together from forward to the end of backward (reshard_after_forward=False, ZeRO-3's live parameters)"""
     prefetches: bool
+    copies_out: bool
+    """an all-gather fills a flat buffer from which parameters are copied; in forward it lives until the next copy has ended (FSDP2)"""
     reentrant: bool
     retains_inputs: bool
     """inputs of recomputed blocks and their gradients live until backward has ended (see ``build_scene.retains_inputs``)"""

@@ -12,12 +12,15 @@ from fullstep.physics.memory.tape import Profile
 def walk_forward(scene: Scene, at: At, gradients: float) -> None:
     """Forward and loss of a micro-batch, with ``gradients`` [bytes] there already.
 
-    At block i: what earlier blocks keep, the stream, the block's own forward peak, autocast's copies, gathered units (this and the next).
-    At the loss: what all blocks keep, the head's forward peak, the root unit.
+    At block i: what earlier blocks keep, the stream, the block's own forward peak, autocast's copies, gathered units (this and the next;
+    FSDP2: this one twice, as parameters and as the flat buffer that they were copied from). Before block i FSDP2 holds the buffer of the
+    unit before as well. At the loss: what all blocks keep, the head's forward peak, the root unit, FSDP2's last buffer.
+
+    Source:
+        torch.distributed.fsdp._fully_shard._fsdp_param_group, wait_for_unshard: the state of the all-gather before
 
     Valid:
-        under FSDP the flat buffer of the last all-gather lives one step longer than here: 3 to 5 % of the loss, 5 to 25 % of forward, none
-            of them the peak. The final norm's 16-bit input is held a moment too long (0.2 % of the loss)
+        within 1 % of traces of FSDP2. The final norm's 16-bit input is held a moment too long (0.2 % of the loss)
     """
     marks, everything = landmarks(scene.shape.layers, scene.checkpointing, neighbours=scene.prefetches)
     for mark in marks:
@@ -27,21 +30,28 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
         work = costs.profile.forward_peak if remembers else costs.profile.forward_peak_unsaved
         copies = costs.copies + _alive_copies(scene, mark.before)
         following = _neighbour(scene, mark.position, 1)
+        gathered = _copied_out(scene, mark) if scene.copies_out else _gathered(scene, costs, following)
         scene.note(
-            at, f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work + copies,
-            gathered_parameters=_gathered(scene, costs, following),
+            at, f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work + copies, gathered_parameters=gathered,
         )  # fmt: skip
+        if scene.copies_out:
+            before = _neighbour(scene, mark.position, -1)
+            held = before.unit if before is not None else scene.root.unit
+            scene.note(
+                at, f"gathering of block {mark.position}", gradients=gradients, activations=kept,
+                temporaries=_alive_copies(scene, mark.before), gathered_parameters=gathered + held,
+            )  # fmt: skip
     copies = scene.root.copies + _alive_copies(scene, everything)
     kept = kept_before(scene, everything) + scene.stream + scene.root.head.norm_saved
     logits = scene.root.head.profile.forward_peak - scene.root.head.norm_saved
+    gathered = scene.root.gathered + scene.gathered_whole + (_last_unit(scene) if scene.copies_out else 0)
     scene.note(
-        at, "head", gradients=gradients, activations=kept, logits_and_loss=scene.root.head.logits, temporaries=copies,
-        gathered_parameters=scene.root.gathered + scene.gathered_whole,
+        at, "head", gradients=gradients, activations=kept, logits_and_loss=scene.root.head.making, temporaries=copies,
+        gathered_parameters=gathered,
     )  # fmt: skip
     where: At = "loss" if at == "forward" else at
     scene.note(
-        where, "loss", gradients=gradients, activations=kept, logits_and_loss=logits, temporaries=copies,
-        gathered_parameters=scene.root.gathered + scene.gathered_whole,
+        where, "loss", gradients=gradients, activations=kept, logits_and_loss=logits, temporaries=copies, gathered_parameters=gathered,
     )  # fmt: skip
 
 
@@ -58,8 +68,14 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
     at: At = "backward"
     resident = scene.gradients if gradients_exist else 0.0
     kept = kept_before(scene, everything)
-    last = scene.blocks[scene.shape.layers[-1]].gathered if scene.shape.layers else 0
+    last = 0.0 if scene.gathered_whole else _last_unit(scene)
     profile = scene.root.head.profile
+    if scene.copies_out and not scene.gathered_whole:
+        scene.note(
+            at, "gathering of the root", gradients=resident, activations=kept + scene.root.head.norm_saved,
+            logits_and_loss=max(0.0, profile.saved - scene.root.head.norm_saved) + scene.root.held_outputs,
+            gathered_parameters=scene.root.gathered + scene.root.unit, temporaries=_saved_copies(scene, everything) + scene.root.copies,
+        )  # fmt: skip
     scene.note(
         at, "loss", gradients=resident + profile.weight_gradient, activations=kept + scene.root.head.norm_saved,
         logits_and_loss=max(0.0, profile.backward_peak - profile.weight_gradient - scene.root.head.norm_saved) + scene.root.held_outputs,
@@ -75,6 +91,7 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
 def _end_of_backward(scene: Scene, everything: Counts, *, gradients_exist: bool) -> None:
     """The embedding's gradient, and under FSDP the reduction of the root, whose own shards come into being only then."""
     waiting = scene.root.embedding_gradient + (scene.root.head_gradient if gradients_exist or scene.sharded else 0.0)
+    waiting += scene.root.tied_sum
     gradients = scene.gradients
     if scene.sharded and not gradients_exist:
         gradients = sum(scene.blocks[kind].gradients_left * count for kind, _, count in everything)
@@ -153,6 +170,16 @@ def _gathered(scene: Scene, costs: BlockCosts, neighbour: BlockCosts | None) -> 
         return scene.root.gathered + scene.gathered_whole
     ahead = neighbour.gathered if neighbour is not None and scene.prefetches else 0.0
     return scene.root.gathered + costs.gathered + ahead
+
+
+def _copied_out(scene: Scene, mark: Landmark) -> float:
+    """FSDP2's gathered parameters in forward: the root, blocks that stay, and this block with the flat buffer that it came in."""
+    stay = sum(scene.blocks[kind].unit * count for kind, _, count in mark.before) if scene.gathered_whole else 0.0
+    return scene.root.gathered + stay + 2 * scene.blocks[mark.kind].unit
+
+
+def _last_unit(scene: Scene) -> float:
+    return scene.blocks[scene.shape.layers[-1]].unit if scene.shape.layers else 0.0
 
 
 def _alive_copies(scene: Scene, counts: Counts) -> float:
