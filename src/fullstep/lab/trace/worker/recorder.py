@@ -92,6 +92,7 @@ class Recorder(TorchDispatchMode):
                     record = self.stream.tensors[which]
                     record.holding = holding if record.holding != "host" else "host"
                     record.module = record.module or names(number)
+                    record.block = block if record.block == OUTSIDE else record.block
 
     def keep_on_host(self, tensors: Iterable[Tensor]) -> None:
         """These do not take memory of the GPU: they are taken out of the stream."""

@@ -1,261 +1,267 @@
-"""From the stream of a model with few equal blocks to that of the whole model: the middle one is repeated, event by event.
+"""From the stream of a model with few equal blocks to that of the whole model: a stretch of blocks is repeated, event by event.
 
-Every event of a block is written relative to it: which phase, which neighbour, the how-many-th allocation there. Where the stretch that
-is repeated and its two neighbours agree in that form in every phase, so would all the blocks that were left out, since each of them
-begins in the state in which its neighbour began. Where they do not agree the model has to be traced whole.
+A model that repeats itself every ``length`` blocks is traced with three such stretches, some blocks more on either side, and the others
+left out. Every event of a stretch is written relative to it: which block of the stretch, and for a release, how many blocks away and the
+how-many-th there the tensor was made. Where three stretches in a row agree in that form, and follow each other without anything between,
+every one that was left out would have done the same, since it would have begun in the state in which its neighbour began. Then the middle
+one is repeated in its place. Where they do not agree, the model has to be traced whole.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
-from fullstep.lab.trace.worker.stream import OUTSIDE, RELEASE, Stream, TensorRecord
+from fullstep.lab.trace.worker.stream import OUTSIDE, RELEASE, Stream
 
-_NEAR = 2
-"""neighbours further apart than this are not referred to relatively"""
-_Key = tuple[int, int, int]
-"""(segment, stretch, how-many-th allocation of that stretch in that segment)"""
+_BEFORE, _MIDDLE, _BEHIND, _FAR = -1, 0, 1, 2
+"""stretches: the one that is repeated, its neighbours, and everything else"""
+_Form = tuple[int | None, ...]
 
 
 class NotAlikeError(Exception):
-    """The repeated blocks do not behave alike; the text says where."""
+    """The equal blocks do not behave alike; the text says where."""
 
 
-class Stretches(NamedTuple):
-    """How blocks are grouped: ``of_block[i]`` is the stretch of kept block i; ``middle`` is the one to repeat, ``repeated`` times more."""
+class Repetition(NamedTuple):
+    """Blocks ``first`` to ``first + length - 1`` stand for themselves and ``times`` stretches more behind them."""
 
-    of_block: tuple[int, ...]
-    middle: int
-    repeated: int
-
-    def of(self, block: int) -> int:
-        return OUTSIDE if block == OUTSIDE else self.of_block[block]
+    first: int
+    length: int
+    times: int
 
 
-def stretches(blocks: int, first: int, length: int, repeated: int) -> Stretches:
-    """Single blocks before the periodic stretch, then whole periods, then single blocks.
+class _Run(NamedTuple):
+    """Events ``start`` to ``end - 1``: all in one segment and of one stretch."""
+
+    segment: int
+    zone: int
+    start: int
+    end: int
+
+
+def replicate(stream: Stream, repetition: Repetition) -> Stream:
+    """The stream of the whole model. Blocks behind the repeated stretch are moved up.
 
     Args:
-        blocks: how many are there
-        first: block with which the stretch to repeat begins
-        length: of the period
-        repeated: how often it was left out
-
-    >>> stretches(8, first=4, length=2, repeated=3).of_block
-    (0, 0, 1, 1, 2, 2, 3, 3)
-    """
-    lead = first % length
-    found: list[int] = [*range(lead)]
-    number = lead
-    for start in range(lead, blocks, length):
-        whole = start + length <= blocks
-        for offset in range(min(length, blocks - start)):
-            found.append(number if whole else number + offset)
-        number = found[-1] + 1
-    return Stretches(tuple(found), found[first], repeated)
-
-
-def replicate(stream: Stream, groups: Stretches) -> Stream:
-    """The stream of the whole model. Blocks keep their numbers up to the repeated stretch; those behind it are moved up.
+        stream: of the model with fewer blocks, every event with its block
+        repetition: what to repeat; there is one stretch more of the same kind on either side of it
 
     Raises:
-        NotAlikeError: the neighbours of the repeated stretch behave otherwise
+        NotAlikeError: the stretch and its neighbours do not behave alike
     """
-    if not groups.repeated:
+    if not repetition.times:
         return stream
-    book = _Book(stream, groups)
-    book.check()
-    return book.expanded()
+    source = _Source(stream, repetition)
+    runs = list(source.runs())
+    _check_order(source, runs)
+    return _Writer(source).written(runs)
 
 
-class _Book:
-    """The stream in relative form."""
+class _Source:
+    """The short stream, and the names of its tensors by which they are found in another block."""
 
-    def __init__(self, stream: Stream, groups: Stretches) -> None:
-        self.stream, self._groups = stream, groups
-        self.middle, self.repeated = groups.middle, groups.repeated
-        self.group = [groups.of(block) for block in stream.blocks]
-        self.key: list[_Key | None] = [None] * len(stream.tensors)
-        self.by_key: dict[_Key, int] = {}
+    def __init__(self, stream: Stream, repetition: Repetition) -> None:
+        self.stream, self.repetition = stream, repetition
+        self.name: list[tuple[int, int, int]] = [(0, OUTSIDE, -1)] * len(stream.tensors)
+        """(segment, block, the how-many-th allocation of that block in that segment)"""
+        self.named: dict[tuple[int, int, int], int] = {}
         seen: Counter[tuple[int, int]] = Counter()
-        for index, which in enumerate(stream.which):
-            if stream.sizes[index] == RELEASE:
-                continue
-            record = stream.tensors[which]
-            where = (record.segment, groups.of(record.block))
-            key = (*where, seen[where])
-            seen[where] += 1
-            self.key[which] = key
-            self.by_key[key] = which
-        self.period = sum(1 for group in groups.of_block if group == groups.middle)
+        for which, size in zip(stream.which, stream.sizes, strict=True):
+            if size != RELEASE:
+                record = stream.tensors[which]
+                where = record.segment, record.block
+                self.name[which] = name = (*where, seen[where])
+                self.named[name] = which
+                seen[where] += 1
 
-    def check(self) -> None:
-        """The middle and its neighbours have the same events, relative to themselves."""
-        forms: dict[int, dict[int, list[tuple[object, ...]]]] = {}
-        wanted = (self.middle - 1, self.middle, self.middle + 1)
-        for group in wanted:
-            forms[group] = defaultdict(list)
+    def zone(self, block: int) -> int:
+        first, length, _ = self.repetition
+        if not max(0, first - length) <= block < first + 2 * length:
+            return _FAR
+        return (block - first) // length
+
+    def runs(self) -> Iterator[_Run]:
         stream = self.stream
-        for index, which in enumerate(stream.which):
-            group = self.group[index]
-            if group in forms:
-                forms[group][stream.segment_of_event[index]].append(self._form(index, which, group))
-        first = forms[wanted[1]]
-        for other in (wanted[0], wanted[2]):
-            if set(first) != set(forms[other]):
-                raise NotAlikeError(f"stretch {other} takes part in other phases than stretch {self.middle}")
-            for segment, events in first.items():
-                mine, others = Counter(events), Counter(forms[other][segment])
-                if mine != others:
-                    where = stream.segments[segment]
-                    what = next(iter((mine - others) or (others - mine)))
-                    raise NotAlikeError(f"{where.phase} of step {where.step}, micro-batch {where.micro_batch}: {what} only in one of two neighbours")
+        zones = {block: self.zone(block) for block in set(stream.blocks)}
+        where = zip(stream.segment_of_event, map(zones.__getitem__, stream.blocks), strict=True)
+        start = 0
+        for (segment, zone), events in groupby(where):
+            end = start + sum(1 for _ in events)
+            yield _Run(segment, zone, start, end)
+            start = end
 
-    def _form(self, index: int, which: int, group: int) -> tuple[object, ...]:
-        size = self.stream.sizes[index]
+    def form(self, event: int) -> _Form:
+        """An event relative to its block, and the block relative to its stretch."""
+        stream = self.stream
+        block, size = stream.blocks[event], stream.sizes[event]
+        place = (block - self.repetition.first) % self.repetition.length
         if size != RELEASE:
-            return size, self.stream.streams[index]
-        segment, owner, ordinal = self._key(which)
-        distance = owner - group
-        return RELEASE, segment, ("near", distance) if owner != OUTSIDE and abs(distance) <= _NEAR else ("fixed", owner), ordinal
+            return place, size, stream.streams[event]
+        segment, owner, ordinal = self.name[stream.which[event]]
+        return place, segment, None if owner == OUTSIDE else owner - block, ordinal
 
-    def _key(self, which: int) -> _Key:
-        key = self.key[which]
-        assert key is not None
-        return key
+    def outside_releases(self, run: _Run) -> Iterator[list[int]]:
+        """Releases outside of the blocks, as many as follow each other: their order means nothing."""
+        stream = self.stream
+        for together, events in groupby(range(run.start, run.end), lambda at: stream.sizes[at] == RELEASE and stream.blocks[at] == OUTSIDE):
+            if together:
+                yield list(events)
 
-    def expanded(self) -> Stream:
-        source = self.stream
-        found = Stream()
-        found.segments = source.segments
-        self._made: dict[tuple[int, int], int] = {}
-        self._found = found
-        for start, end in self._runs():
-            if self.group[start] == self.middle:
-                copies = range(self.repeated + 1)
-                for copy in copies if self._ascends(start, end) else reversed(copies):
-                    self._append(start, end, copy)
+    def place_words(self, run: _Run) -> str:
+        segment = self.stream.segments[run.segment]
+        return f"{segment.phase.replace('_', ' ')} of step {segment.step}, micro-batch {segment.micro_batch}"
+
+
+def _check_order(source: _Source, runs: list[_Run]) -> None:
+    """Everywhere the repeated stretch lies between its neighbours, and they do the same."""
+    counts = Counter((run.segment, run.zone) for run in runs)
+    padded = [None, *runs, None]
+    for before, run, behind in zip(padded, runs, padded[2:], strict=False):
+        if run.zone == _FAR:
+            _check_outside(source, run)
+            continue
+        if len({counts[run.segment, zone] for zone in (_BEFORE, _MIDDLE, _BEHIND)}) != 1:
+            raise NotAlikeError(f"{source.place_words(run)}: not every block is as often at work")
+        if run.zone != _MIDDLE:
+            continue
+        if before is None or behind is None or before.segment != behind.segment or {before.zone, behind.zone} != {_BEFORE, _BEHIND}:
+            raise NotAlikeError(f"{source.place_words(run)}: something happens between two blocks that belongs to none")
+        middle = _forms(source, run)
+        for other in (before, behind):
+            if _forms(source, other) != middle:
+                raise NotAlikeError(f"{source.place_words(run)}: {_first_difference(source, run, other)}")
+
+
+def _check_outside(source: _Source, run: _Run) -> None:
+    """Where tensors of the repeated stretch are released outside of the blocks, those of its neighbours are too, and at once."""
+    first, length, _ = source.repetition
+    for events in source.outside_releases(run):
+        found: dict[int, set[_Form]] = {_BEFORE: set(), _MIDDLE: set(), _BEHIND: set()}
+        for at in events:
+            segment, owner, ordinal = source.name[source.stream.which[at]]
+            zone = source.zone(owner)
+            if zone != _FAR:
+                found[zone].add((segment, (owner - first) % length, ordinal))
+        if found[_MIDDLE] and not found[_BEFORE] == found[_MIDDLE] == found[_BEHIND]:
+            raise NotAlikeError(f"{source.place_words(run)}: tensors of some blocks are released outside of them, of others not")
+
+
+def _forms(source: _Source, run: _Run) -> list[_Form]:
+    return [source.form(event) for event in range(run.start, run.end)]
+
+
+def _first_difference(source: _Source, run: _Run, other: _Run) -> str:
+    pairs = zip(range(run.start, run.end), range(other.start, other.end), strict=False)
+    for one, two in pairs:
+        if source.form(one) != source.form(two):
+            return " but ".join(_event_words(source, event) for event in (one, two))
+    return f"block {source.stream.blocks[run.start]} has {run.end - run.start} events but block {source.stream.blocks[other.start]} {other.end - other.start}"
+
+
+def _event_words(source: _Source, event: int) -> str:
+    stream = source.stream
+    record = stream.tensors[stream.which[event]]
+    doing = "releases" if stream.sizes[event] == RELEASE else "allocates"
+    return f"block {stream.blocks[event]} {doing} {record.size_bytes} bytes of {record.operation} in {record.module or 'no module'}"
+
+
+class _Writer:
+    """Writes the long stream. A tensor of the repeated stretch has one number for each of its copies, one after another."""
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self._first, self._length, self._times = source.repetition
+        self._behind = self._first + self._length
+        self._found = Stream()
+        self._found.segments = source.stream.segments
+        self._number: list[int] = []
+        for record in source.stream.tensors:
+            self._number.append(len(self._found.tensors))
+            self._found.tensors += [record.moved(shift) for shift in self._shifts(record.block)]
+        self._alive = bytearray(len(self._found.tensors))
+
+    def _shifts(self, block: int) -> Iterable[int]:
+        """By how many blocks a block's copies are moved up, the block itself included."""
+        if block < self._first:
+            return (0,)
+        if block >= self._behind:
+            return (self._times * self._length,)
+        return range(0, (self._times + 1) * self._length, self._length)
+
+    def written(self, runs: list[_Run]) -> Stream:
+        last = _FAR
+        for run in runs:
+            if run.zone == _MIDDLE:
+                shifts = list(self._shifts(self._first))
+                for shift in shifts if last == _BEFORE else reversed(shifts):
+                    self._write_near(run, shift)
+            elif run.zone == _FAR:
+                self._write_far(run)
             else:
-                self._append(start, end, 0)
-        self._settle(found)
-        return found
+                self._write_near(run, 0 if run.zone == _BEFORE else self._times * self._length)
+            last = run.zone
+        self._check_released()
+        self._add_flops()
+        return self._found
 
-    def _runs(self) -> Iterator[tuple[int, int]]:
-        """(first, behind the last) of the stretches of events that one group has to itself."""
-        index, count = 0, len(self.stream)
-        segments = self.stream.segment_of_event
-        while index < count:
-            end = index + 1
-            while end < count and self.group[end] == self.group[index] and segments[end] == segments[index]:
-                end += 1
-            yield index, end
-            index = end
-
-    def _ascends(self, start: int, end: int) -> bool:
-        """Whether lower blocks come first here: by the neighbour that was at work before, else by the one that follows."""
-        segments, here = self.stream.segment_of_event, self.stream.segment_of_event[start]
-        index = start - 1
-        while index >= 0 and segments[index] == here:
-            if abs(self.group[index] - self.middle) == 1:
-                return self.group[index] < self.middle
-            index -= 1
-        index = end
-        while index < len(segments) and segments[index] == here:
-            if abs(self.group[index] - self.middle) == 1:
-                return self.group[index] > self.middle
-            index += 1
-        return True
-
-    def _append(self, start: int, end: int, copy: int) -> None:
-        """Events ``start`` to ``end`` of one stretch, for its ``copy``-th repetition."""
-        source, found = self.stream, self._found
-        for index in range(start, end):
-            which, size = source.which[index], source.sizes[index]
-            group, block = self.group[index], source.blocks[index]
-            if size != RELEASE:
-                made = self._make(which, copy)
+    def _write_near(self, run: _Run, shift: int) -> None:
+        """Events of the repeated stretch or a neighbour: what they refer to is as far from the block as it was."""
+        stream, source, number = self._source.stream, self._source, self._number
+        for event in range(run.start, run.end):
+            which, block = stream.which[event], stream.blocks[event]
+            if stream.sizes[event] != RELEASE:
+                copy = shift // self._length if run.zone == _MIDDLE else 0
+                self._write(event, number[which] + copy, block + shift)
             else:
-                made = self._made[self._refers(which, group, copy)]
-            found.append(made, size, source.streams[index], self._block(block, group, copy), source.segment_of_event[index])
+                segment, owner, ordinal = source.name[which]
+                home, copy = self._home(owner + shift)
+                target = source.named.get((segment, home, ordinal))
+                if target is None:
+                    raise NotAlikeError(f"{source.place_words(run)}: {_event_words(source, event)}, which no other block has")
+                self._write(event, number[target] + copy, block + shift)
 
-    def _make(self, which: int, copy: int) -> int:
-        record = self.stream.tensors[which]
-        key = self._key(which)
-        made = len(self._found.tensors)
-        self._found.tensors.append(self._moved(record, key[1], copy))
-        self._made[which, copy] = made
-        return made
+    def _home(self, block: int) -> tuple[int, int]:
+        """(block of the short model, copy) of a block of the long one."""
+        if block < self._behind:
+            return block, 0
+        copy, place = divmod(block - self._first, self._length)
+        return (self._first + place, copy) if copy <= self._times else (block - self._times * self._length, 0)
 
-    def _moved(self, record: TensorRecord, group: int, copy: int) -> TensorRecord:
-        if group == OUTSIDE or group < self.middle or (group == self.middle and copy == 0):
-            return record
-        block = self._block(record.block, group, copy)
-        return TensorRecord(
-            record.size_bytes, record.shape, record.dtype, record.operation, _renumbered(record.module, record.block, block), record.line,
-            record.segment, block, record.holding,
-        )  # fmt: skip
-
-    def _block(self, block: int, group: int, copy: int) -> int:
-        if block == OUTSIDE or group < self.middle:
-            return block
-        return block + (copy if group == self.middle else self.repeated) * self.period
-
-    def _refers(self, which: int, group: int, copy: int) -> tuple[int, int]:
-        """(tensor of the source, its copy) that a release in the ``copy``-th repetition of ``group`` means."""
-        key = self._key(which)
-        owner = key[1]
-        if owner == OUTSIDE:
-            return which, 0
-        if group == OUTSIDE or abs(owner - group) > _NEAR:
-            return which, 0
-        place = group if group <= self.middle and copy == 0 else (group + copy if group == self.middle else group + self.repeated)
-        target = place + owner - group
-        if target <= self.middle:
-            source, number = target, 0
-        elif target <= self.middle + self.repeated:
-            source, number = self.middle, target - self.middle
-        else:
-            source, number = target - self.repeated, 0
-        return self.by_key[key[0], source, key[2]], number
-
-    def _settle(self, found: Stream) -> None:
-        """Nothing is released twice or before it is there; floating-point operations are those of all repetitions."""
-        live: set[int] = set()
-        for which, size in zip(found.which, found.sizes, strict=True):
-            if size != RELEASE:
-                live.add(which)
-            elif which in live:
-                live.remove(which)
-            else:
-                raise NotAlikeError("a tensor would be released twice")
-        before = sum(self._live_at_end())
-        if len(live) < before:
-            raise NotAlikeError("tensors are missing at the end")
-        for (segment, block), flops in self.stream.flops.items():
-            group = self._groups.of(block)
-            copies = range(self.repeated + 1) if group == self.middle else (0,)
+    def _write_far(self, run: _Run) -> None:
+        """Events elsewhere: what they refer to is in one block, or in all copies where it is released outside of the blocks."""
+        stream, source = self._source.stream, self._source
+        for event in range(run.start, run.end):
+            which, block = stream.which[event], stream.blocks[event]
+            copies: Iterable[int] = (0,)
+            if stream.sizes[event] == RELEASE and self._first <= source.name[which][1] < self._behind:
+                everyone = range(self._times + 1)
+                copies = everyone if block == OUTSIDE else everyone[-1:] if block >= self._behind else everyone[:1]
             for copy in copies:
-                where = (segment, self._block(block, group, copy))
-                found.flops[where] = found.flops.get(where, 0) + flops
+                self._write(event, self._number[which] + copy, block + (self._times * self._length if block >= self._behind else 0))
 
-    def _live_at_end(self) -> list[bool]:
-        alive: Counter[int] = Counter()
-        for which, size in zip(self.stream.which, self.stream.sizes, strict=True):
-            alive[which] += 1 if size != RELEASE else -1
-        return [count > 0 for count in alive.values()]
+    def _write(self, event: int, number: int, block: int) -> None:
+        stream = self._source.stream
+        size = stream.sizes[event]
+        if self._alive[number] == (size != RELEASE):
+            raise NotAlikeError(f"{_event_words(self._source, event)}: twice in the whole model")
+        self._alive[number] = size != RELEASE
+        self._found.append(number, size, stream.streams[event], block, stream.segment_of_event[event])
 
+    def _check_released(self) -> None:
+        """A tensor is there at the end where the one that it was made from is."""
+        stream = self._source.stream
+        there = dict(zip(stream.which, (size != RELEASE for size in stream.sizes), strict=True))
+        for which, alive in there.items():
+            start = self._number[which]
+            end = self._number[which + 1] if which + 1 < len(self._number) else len(self._alive)
+            if any(copy != alive for copy in self._alive[start:end]):
+                record = stream.tensors[which]
+                raise NotAlikeError(f"{record.operation} of block {record.block} is not released as often as it is made")
 
-def _renumbered(module: str, old: int, new: int) -> str:
-    """The same module in another block: the first number in its name that is the old block's.
-
-    >>> _renumbered("model.layers.3.mlp", 3, 17)
-    'model.layers.17.mlp'
-    """
-    parts = module.split(".")
-    for index, part in enumerate(parts):
-        if part == str(old):
-            parts[index] = str(new)
-            break
-    return ".".join(parts)
+    def _add_flops(self) -> None:
+        for (segment, block), operations in self._source.stream.flops.items():
+            for shift in self._shifts(block):
+                self._found.flops[segment, block + shift] = operations

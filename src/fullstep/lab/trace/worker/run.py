@@ -19,7 +19,7 @@ from fullstep.lab.trace.worker.model import DTYPES, Blocks, build_model, config_
 from fullstep.lab.trace.worker.optimizers import build_optimizer
 from fullstep.lab.trace.worker.places import Places
 from fullstep.lab.trace.worker.recorder import Recorder, watching_resizes
-from fullstep.lab.trace.worker.replicate import replicate, stretches
+from fullstep.lab.trace.worker.replicate import Repetition, replicate
 from fullstep.lab.trace.worker.steps import Program, mark_loss, run_steps
 from fullstep.lab.trace.worker.stream import OUTSIDE, Stream, settle_blocks
 from fullstep.lab.trace.worker.workspaces import Workspaces
@@ -70,7 +70,7 @@ class Run:
         if not blocks.repeated:
             return stream, blocks
         self.report("repeating equal blocks")
-        return replicate(stream, stretches(len(blocks.kept), blocks.first, blocks.length, blocks.repeated)), blocks
+        return replicate(stream, Repetition(blocks.first, blocks.length, blocks.repeated)), blocks
 
     def _recorded(self, choose: Callable[[Blocks], Blocks]) -> tuple[Stream, Blocks]:
         settings = self.settings

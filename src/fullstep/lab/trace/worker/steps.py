@@ -111,7 +111,7 @@ def _autocast(settings: Settings) -> Iterator[None]:
 
 def _label_states(program: Program, recorder: Recorder) -> None:
     owners = {id(p): name.rpartition(".")[0] for name, p in program.model.named_parameters()}
-    found = [(p, value) for p, _, value in states_of(program.optimizer) if value.untyped_storage()._cdata not in recorder.host]
+    found = [(p, value) for p, _, value in states_of(program.optimizer)]
     states = (value for _, value in found)
     recorder.hold(states, "optimizer_states", lambda at: program.block_of(found[at][0]), lambda at: owners.get(id(found[at][0]), ""))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 RELEASE = -1
@@ -42,6 +42,15 @@ class TensorRecord:
         self.holding = holding
         """one of the ledger's holdings; empty: follows from when it was made and let go"""
 
+    def moved(self, blocks: int) -> TensorRecord:
+        """The same of another block, so many further up."""
+        if not blocks:
+            return self
+        module = renumbered(self.module, self.block, self.block + blocks)
+        return TensorRecord(
+            self.size_bytes, self.shape, self.dtype, self.operation, module, self.line, self.segment, self.block + blocks, self.holding
+        )
+
 
 class Stream:
     """Events as parallel lists: they are many."""
@@ -77,47 +86,37 @@ class Stream:
         return len(self.which)
 
 
+def renumbered(module: str, old: int, new: int) -> str:
+    """The same module in another block: the first number in its name that is the old block's.
+
+    >>> renumbered("model.layers.3.mlp", 3, 17)
+    'model.layers.17.mlp'
+    """
+    parts = module.split(".")
+    if str(old) in parts:
+        parts[parts.index(str(old))] = str(new)
+    return ".".join(parts)
+
+
 def settle_blocks(stream: Stream) -> None:
     """Gives every event its block.
 
-    In forward and backward, what happens between two blocks goes with the one before. What happens behind the last one goes with the block
-    of the tensor where it concerns most blocks, as when autocast drops its copies of all weights; else with none.
-    Elsewhere what happens between two events of one block goes with it.
+    An allocation that no block was at work at goes with the block that its tensor turned out to belong to. In forward, loss and backward,
+    happens between two blocks goes with the one before. Elsewhere a release goes with its tensor, and what happens between two events of
+    one block with it.
     """
-    index, count = 0, len(stream)
-    while index < count:
-        segment = stream.segment_of_event[index]
-        end = index
-        while end < count and stream.segment_of_event[end] == segment:
-            end += 1
-        inside = [at for at in range(index, end) if stream.blocks[at] != OUTSIDE]
-        if inside and stream.segments[segment].phase in ("forward", "backward"):
-            _fill(stream, inside[0], inside[-1])
-            _settle_rest(stream, inside[-1] + 1, end)
-        elif inside:
-            for before, after in pairwise(inside):
-                if stream.blocks[before] == stream.blocks[after]:
-                    _fill(stream, before, after)
-        index = end
-    for at in range(count):
-        if stream.sizes[at] != RELEASE:
-            stream.tensors[stream.which[at]].block = stream.blocks[at]
-
-
-def _fill(stream: Stream, start: int, end: int) -> None:
-    current = OUTSIDE
-    for at in range(start, end):
-        if stream.blocks[at] != OUTSIDE:
-            current = stream.blocks[at]
-        else:
-            stream.blocks[at] = current
-
-
-def _settle_rest(stream: Stream, start: int, end: int) -> None:
-    """Releases behind the last block."""
-    home = {stream.which[at]: stream.blocks[at] for at in range(start) if stream.sizes[at] != RELEASE}
-    owners = {at: home.get(stream.which[at], OUTSIDE) for at in range(start, end) if stream.sizes[at] == RELEASE}
-    blocks = max(stream.blocks[:start], default=0) + 1
-    if 2 * len(set(owners.values()) - {OUTSIDE}) > blocks:
-        for at, owner in owners.items():
-            stream.blocks[at] = owner
+    start = 0
+    for segment, events in groupby(stream.segment_of_event):
+        end = start + sum(1 for _ in events)
+        passes = stream.segments[segment].phase in ("forward", "loss", "backward")
+        for at in range(start, end):
+            if stream.blocks[at] == OUTSIDE and (stream.sizes[at] != RELEASE or not passes):
+                stream.blocks[at] = stream.tensors[stream.which[at]].block
+        inside = [at for at in range(start, end) if stream.blocks[at] != OUTSIDE]
+        for before, after in pairwise(inside):
+            if passes or stream.blocks[before] == stream.blocks[after]:
+                stream.blocks[before + 1 : after] = [stream.blocks[before]] * (after - before - 1)
+        start = end
+    for which, size, block in zip(stream.which, stream.sizes, stream.blocks, strict=True):
+        if size != RELEASE:
+            stream.tensors[which].block = block
