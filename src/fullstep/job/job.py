@@ -17,9 +17,10 @@ from fullstep.quantities import DType
 
 MethodKind = Literal[
     "full", "lora", "qlora", "dora", "ia3", "prefix_tuning", "bottleneck",
-    "adalora", "adaption_prompt", "boft", "bone", "c3a", "cpt", "delora", "fourierft", "gralora", "hra", "ln_tuning", "loha", "lokr",
-    "miss", "multitask_prompt_tuning", "oft", "osf", "p_tuning", "poly", "prompt_tuning", "randlora", "road", "shira", "trainable_tokens",
-    "vblora", "vera", "waveft", "xlora",
+    "adalora", "adamss", "adaption_prompt", "beft", "boft", "bone", "c3a", "cartridge", "cpt", "deft", "delora", "fourierft",
+    "frod", "glora", "gralora", "hira", "hra", "lily", "ln_tuning", "loha", "lokr", "miss", "multitask_prompt_tuning", "oft", "osf",
+    "p_tuning", "peanut", "poly", "prompt_tuning", "psoft", "pvera", "randlora", "road", "shadow", "shira", "supertuning",
+    "tinylora", "trainable_tokens", "unilora", "vblora", "vera", "waveft", "xlora",
 ]  # fmt: skip
 Quantization = Literal["none", "nf4", "fp4", "int8", "fp8", "gptq", "mxfp4"]
 Objective = Literal["sft", "dpo", "orpo", "kto", "reward", "ppo", "grpo"]

@@ -61,9 +61,10 @@ SECTIONS: dict[str, str] = {
 TRAINED_DTYPES = ("float32", "bfloat16", "float16")
 COVERED_METHODS = ("full", "lora", "qlora", "dora", "ia3", "prefix_tuning", "bottleneck")
 TRACED_METHODS = (
-    "adalora", "adaption_prompt", "boft", "bone", "c3a", "cpt", "delora", "fourierft", "gralora", "hra", "ln_tuning", "loha", "lokr",
-    "miss", "multitask_prompt_tuning", "oft", "osf", "p_tuning", "poly", "prompt_tuning", "randlora", "road", "shira", "trainable_tokens",
-    "vblora", "vera", "waveft", "xlora",
+    "adalora", "adamss", "adaption_prompt", "beft", "boft", "bone", "c3a", "cartridge", "cpt", "deft", "delora", "fourierft",
+    "frod", "glora", "gralora", "hira", "hra", "lily", "ln_tuning", "loha", "lokr", "miss", "multitask_prompt_tuning", "oft", "osf",
+    "p_tuning", "peanut", "poly", "prompt_tuning", "psoft", "pvera", "randlora", "road", "shadow", "shira", "supertuning",
+    "tinylora", "trainable_tokens", "unilora", "vblora", "vera", "waveft", "xlora",
 )  # fmt: skip
 """kinds that peft knows and the formulas do not"""
 COVERED_OBJECTIVES = ("sft", "dpo", "orpo", "kto", "reward")
