@@ -18,7 +18,7 @@ FLASH_HEAD_DIM = 256
 _ALIGNMENT = 8
 _flash = torch.ops.aten._scaled_dot_product_flash_attention.default
 _efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
-_math = functional.scaled_dot_product_attention
+_math = torch.ops.aten._scaled_dot_product_attention_math.default
 
 Kernel = Literal["flash", "efficient", "math"]
 
@@ -59,7 +59,9 @@ def attention(
         keeps = query.requires_grad or key.requires_grad or value.requires_grad
         out: Tensor = _efficient(query, key, value, mask, keeps, dropout_p, is_causal, scale=scale)[0]
         return out
-    return _math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    mask = _bias(attn_mask, query, key)
+    whole: Tensor = _math(query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa)[0]
+    return whole
 
 
 def flash(query: Tensor, key: Tensor, value: Tensor, dropout: float, *, causal: bool, scale: float | None) -> Tensor:
