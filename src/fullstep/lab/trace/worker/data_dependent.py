@@ -28,6 +28,7 @@ class Oracle(TorchDispatchMode):
             _aten._local_scalar_dense.default: _scalar,
             _aten.nonzero.default: self._nonzero,
             _aten._grouped_mm.default: _grouped_product,
+            _aten.split_with_sizes.default: _split,
             _aten._pin_memory.default: lambda tensor, *_, **__: tensor.clone(),
             _aten.is_pinned.default: lambda *_, **__: True,
             torch.ops._c10d_functional.wait_tensor.default: lambda tensor: tensor,
@@ -49,6 +50,14 @@ def _scalar(tensor: Tensor) -> float | int | bool:
     if tensor.dtype == torch.bool:
         return False
     return 1.0 if tensor.dtype.is_floating_point else 0
+
+
+def _split(tensor: Tensor, sizes: list[int], dim: int = 0) -> Any:
+    """Sizes that were read from a tensor, which are all 0 then (:func:`_scalar`), become even ones."""
+    whole = tensor.shape[dim]
+    if whole and sizes and not any(sizes):
+        sizes = [whole // len(sizes) + (number < whole % len(sizes)) for number in range(len(sizes))]
+    return _aten.split_with_sizes.default(tensor, sizes, dim)
 
 
 def _grouped_product(a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: torch.dtype | None = None) -> Tensor:

@@ -6,8 +6,9 @@ from fullstep.lab.trace.worker.compat.attention import ATTENTION
 from fullstep.lab.trace.worker.compat.autocast import AUTOCAST
 from fullstep.lab.trace.worker.compat.capabilities import CAPABILITIES
 from fullstep.lab.trace.worker.compat.distributed import DISTRIBUTED
+from fullstep.lab.trace.worker.compat.distributions import DISTRIBUTIONS
 from fullstep.lab.trace.worker.compat.dropout import FUSED_ON_CUDA
 from fullstep.lab.trace.worker.compat.fake_tensors import FAKE_TENSORS
 from fullstep.lab.trace.worker.compat.masks import MASKS
 
-UNITS = (ATTENTION, FUSED_ON_CUDA, AUTOCAST, FAKE_TENSORS, MASKS, DISTRIBUTED, CAPABILITIES)
+UNITS = (ATTENTION, FUSED_ON_CUDA, AUTOCAST, FAKE_TENSORS, MASKS, DISTRIBUTED, DISTRIBUTIONS, CAPABILITIES)
