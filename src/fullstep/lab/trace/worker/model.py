@@ -1,22 +1,21 @@
-"""The real class of a model from its config, without weights; its repeated blocks; and the same model with fewer of the equal ones."""
+"""The repeated blocks of a model, and the same model with fewer of the equal ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from fullstep.errors import Fault, InputError, UnsupportedError
-
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 FLASH = "fullstep_flash"
 """name under which the stand-in for the flash-attention package is registered with transformers"""
-_FEWEST = 4
-"""a list of modules shorter than this is not repeated"""
-_PER_LAYER = "num_hidden_layers"
+LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "decoder_layers", "num_decoder_layers", "num_blocks")
+"""names under which configs and classes of transformers state how many blocks there are"""
+_NUMBERS = ("layer_idx", "layer_id", "layer_number", "block_idx", "idx", "seed")
+"""attributes that say which block it is, and nothing about what it computes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,108 +33,75 @@ class Blocks:
     first: int = 0
     length: int = 1
     repeated: int = 0
+    alone: bool = True
+    """False where another list beside it has as many members: a layer is more than its block, and none is left out"""
 
 
-def config_of(config: Mapping[str, Any]) -> Any:
-    """The transformers config of a table of keys.
-
-    Raises:
-        UnsupportedError: transformers does not know the model type, or has no causal language model of it
-        InputError: its class refuses the keys
-    """
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, __version__  # noqa: PLC0415
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: PLC0415
-
-    keys = {name: value for name, value in config.items() if name not in ("architectures", "auto_map", "quantization_config", "torch_dtype", "dtype")}
-    model_type = keys.pop("model_type", None)
-    if model_type not in CONFIG_MAPPING:
-        raise UnsupportedError(
-            Fault(
-                "model config: model_type", f"{model_type!r}, which transformers {__version__} does not know", "a model type of transformers",
-                "Remote code is never run; a newer version of transformers may know it.",
-            )  # fmt: skip
-        )
-    try:
-        found = AutoConfig.for_model(model_type, **keys)
-    except Exception as error:
-        raise InputError(Fault("model config", f"its class refuses it: {_first_line(error)}", f"keys of {model_type}'s config")) from error
-    text = found.get_text_config()
-    if type(text) in MODEL_FOR_CAUSAL_LM_MAPPING:
-        found = text  # of a model that takes more than text, the language part
-    if type(found) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise UnsupportedError(
-            Fault("model config: model_type", f"{model_type!r} is not a causal language model in transformers {__version__}", "one that is")
-        )
-    found.use_cache = False
-    return found
-
-
-def build_model(config: Any, dtype: torch.dtype, attention: str) -> nn.Module:
-    """The class of the config, with weights that take memory and have no values. Call it inside the fake mode.
+def find_blocks(model: nn.Module, told_apart: Callable[[str, int], object] = lambda *_: None) -> Blocks:
+    """The longest list of modules that is not inside another one, and which of its blocks are equal.
 
     Args:
-        config: of transformers
-        dtype: of all weights
-        attention: eager, sdpa or flash; where the class has no sdpa, its own default is taken
+        model: of transformers
+        told_apart: from the list's name and a block's number to what the worksheet does with that block
     """
-    from transformers import AutoModelForCausalLM  # noqa: PLC0415
-    from transformers.initialization import no_init_weights  # noqa: PLC0415
-
-    def build(implementation: str | None) -> nn.Module:
-        with no_init_weights():
-            model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=implementation)
-        model.tie_weights(recompute_mapping=False)  # which is part of the initialization that was left out
-        return model  # type: ignore[no-any-return]
-
-    if attention == "eager":
-        model = build("eager")
-    else:
-        try:
-            model = build("sdpa")
-        except ValueError as error:
-            if "attention implementation" not in str(error) and "scaled_dot_product" not in str(error):
-                raise
-            model = build(None)
-    if attention == "flash":
-        _use_flash(model)
-    model.config.use_cache = False
-    model.train()
-    return model
-
-
-def _use_flash(model: nn.Module) -> None:
-    for module in model.modules():
-        config = getattr(module, "config", None)
-        if config is not None and hasattr(config, "_attn_implementation"):
-            config._attn_implementation = FLASH
-
-
-def find_blocks(model: nn.Module) -> Blocks:
-    """The longest list of modules that is not inside another one, and which of its blocks are equal."""
     lists: dict[str, nn.ModuleList] = {}
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module) >= 1 and not any(name.startswith(f"{outer}.") for outer in lists):
             lists[name] = module
     if not lists:
         return Blocks("", (), ())
-    path = max(lists, key=lambda name: (sum(p.numel() for p in lists[name].parameters()), len(lists[name])))
+    config = _config_of_language(model)
+    stated = {getattr(config, name, None) for name in LAYER_COUNTS}
+    path = max(lists, key=lambda name: (len(lists[name]) in stated, sum(p.numel() for p in lists[name].parameters()), len(lists[name])))
+    count = len(lists[path])
     known: dict[Any, int] = {}
-    kinds = tuple(known.setdefault(_signature(block), len(known)) for block in lists[path])
-    return Blocks(path, kinds, tuple(range(len(kinds))))
+    kinds = tuple(
+        known.setdefault((_signature(block), _stated_of(config, number, count), told_apart(path, number)), len(known))
+        for number, block in enumerate(lists[path])
+    )
+    parent = path.rpartition(".")[0]
+    beside = [name for name, other in lists.items() if name != path and name.rpartition(".")[0] == parent and len(other) == count]
+    return Blocks(path, kinds, tuple(range(count)), alone=not beside)
+
+
+def _config_of_language(model: nn.Module) -> Any:
+    config: Any = model.config
+    try:
+        return config.get_text_config()
+    except ValueError:  # it has two of them
+        return config
+
+
+def _stated_of(config: Any, number: int, count: int) -> tuple[Any, ...]:
+    """What the config's lists with an entry for each block say of one."""
+    lists = [(name, value) for name, value in sorted(vars(config).items()) if isinstance(value, (list, tuple)) and len(value) == count]
+    return tuple((name, _plain(value[number])) for name, value in lists)
 
 
 def _signature(block: nn.Module) -> Any:
-    """Equal for blocks that compute alike: classes, plain attributes, shapes and dtypes of all that they hold."""
+    """Equal for blocks that allocate alike: classes, plain attributes, shapes and dtypes of all that they hold."""
     rows = []
     for name, module in block.named_modules():
         plain = tuple(
-            (key, value) for key, value in sorted(vars(module).items())
-            if key not in ("layer_idx", "layer_id", "layer_number", "block_idx", "training", "idx") and not key.startswith("_")
+            (key, _plain(value)) for key, value in sorted(vars(module).items())
+            if key not in _NUMBERS and key != "training" and not key.startswith("_")
             and isinstance(value, (int, float, str, bool, type(None), tuple))
         )  # fmt: skip
-        tensors = tuple((key, tuple(t.shape), str(t.dtype)) for key, t in [*module._parameters.items(), *module._buffers.items()] if t is not None)
-        rows.append((name, type(module).__name__, _hashable(plain), tensors))
+        held = [*module._parameters.items(), *module._buffers.items()]
+        tensors = tuple((key, tuple(tensor.shape), str(tensor.dtype)) for key, tensor in held if tensor is not None)
+        rows.append((name, type(module).__name__, plain, tensors))
     return tuple(rows)
+
+
+def _plain(value: Any) -> Any:
+    """What matters of an attribute: of a factor only whether it is nothing, one, or something else, which no shape depends on.
+
+    >>> _plain(0.47) == _plain(0.56), _plain(0.0) == _plain(0.1), _plain("sliding_attention")
+    (True, False, 'sliding_attention')
+    """
+    if isinstance(value, float) and value not in (0.0, 1.0):
+        return "a factor"
+    return _hashable(value)
 
 
 def _hashable(value: Any) -> Any:
@@ -147,43 +113,41 @@ def _hashable(value: Any) -> Any:
 
 
 def with_fewer(blocks: Blocks, margin: int) -> Blocks:
-    """The same blocks with the middle of the longest periodic stretch left out, or as they are where that would save nothing.
+    """The same blocks with most of the longest periodic part left out, or as they are where that would save nothing.
+
+    Three periods are kept: the one that stands for the others, and one on either side of it to compare with.
 
     Args:
         blocks: all of them
-        margin: stretches to keep on either side of the one that stands for the others
+        margin: blocks of the periodic part to keep on either side of the three periods: what a block does may depend on its neighbour
 
-    >>> with_fewer(Blocks("layers", (0,) * 32, tuple(range(32))), 2).kept
+    >>> with_fewer(Blocks("layers", (0,) * 32, tuple(range(32))), 1).kept
     (0, 1, 2, 30, 31)
-    >>> found = with_fewer(Blocks("layers", (9,) + (0, 0, 1) * 10, tuple(range(31))), 2)
+    >>> found = with_fewer(Blocks("layers", (9,) + (0, 0, 1) * 10, tuple(range(31))), 1)
     >>> found.first, found.length, found.repeated
-    (7, 3, 5)
+    (5, 3, 6)
     """
-    start, length, count = _longest_period(blocks.kinds)
-    keep = 2 * margin + 1
-    if count <= keep:
-        return blocks
-    repeated = count - keep
-    first = start + margin * length
-    cut = range(first + length, first + length + repeated * length)
-    kept = tuple(index for index in blocks.kept if index not in cut)
-    return replace(blocks, kept=kept, first=first, length=length, repeated=repeated)
+    found = blocks
+    for start, length, covered in _periodic(blocks.kinds) if blocks.alone else ():
+        repeated = (covered - 3 * length - 2 * margin) // length
+        if repeated * length > found.repeated * found.length:
+            first = start + margin + length
+            left_out = range(first + length, first + length + repeated * length)
+            kept = tuple(index for index in blocks.kept if index not in left_out)
+            found = replace(blocks, kept=kept, first=first, length=length, repeated=repeated)
+    return found
 
 
-def _longest_period(kinds: tuple[int, ...]) -> tuple[int, int, int]:
-    """(start, length of the period, how many whole ones) of the stretch that covers most blocks, the shortest period first."""
-    best = (0, 1, 0)
-    for length in range(1, len(kinds) // 2 + 1):
+def _periodic(kinds: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
+    """(start, length of the period, how many blocks it covers) of the parts that repeat themselves, the shortest periods first."""
+    for length in range(1, len(kinds) // 3 + 1):
         start = 0
-        while start + length <= len(kinds):
+        while start + length < len(kinds):
             end = start + length
             while end < len(kinds) and kinds[end] == kinds[end - length]:
                 end += 1
-            count = (end - start) // length
-            if count * length > best[1] * best[2]:
-                best = (start, length, count)
+            yield start, length, end - start
             start = max(end - length + 1, start + 1)
-    return best
 
 
 def cut(model: nn.Module, blocks: Blocks) -> list[nn.Module]:
@@ -197,24 +161,27 @@ def cut(model: nn.Module, blocks: Blocks) -> list[nn.Module]:
     kept = [whole[index] for index in blocks.kept]
     parent = model.get_submodule(blocks.path.rpartition(".")[0])
     setattr(parent, blocks.path.rpartition(".")[2], nn.ModuleList(kept))
-    for module in model.modules():
-        config = getattr(module, "config", None)
-        if config is not None and getattr(config, _PER_LAYER, None) == len(blocks.kinds):
-            _shorten(config, blocks)
-    for index, block in enumerate(kept):
+    _count_anew(parent, blocks)
+    for config in {id(found): found for module in model.modules() if (found := getattr(module, "config", None)) is not None}.values():
+        if any(getattr(config, name, None) == len(blocks.kinds) for name in LAYER_COUNTS):
+            _count_anew(config, blocks)
+            _shorten_lists(config, blocks)
+    for index, (old, block) in enumerate(zip(blocks.kept, kept, strict=True)):
         for module in block.modules():
-            if isinstance(getattr(module, "layer_idx", None), int):
-                module.layer_idx = index  # type: ignore[assignment]
+            for name in _NUMBERS:
+                if name in vars(module) and vars(module)[name] == old:
+                    setattr(module, name, index)
     return kept
 
 
-def _shorten(config: Any, blocks: Blocks) -> None:
-    whole = len(blocks.kinds)
+def _count_anew(holder: Any, blocks: Blocks) -> None:
+    """States of a config or module how many blocks there are now."""
+    for name in LAYER_COUNTS:
+        if getattr(holder, name, None) == len(blocks.kinds):
+            setattr(holder, name, len(blocks.kept))
+
+
+def _shorten_lists(config: Any, blocks: Blocks) -> None:
     for name, value in list(vars(config).items()):
-        if isinstance(value, (list, tuple)) and len(value) == whole:
+        if isinstance(value, (list, tuple)) and len(value) == len(blocks.kinds):
             setattr(config, name, type(value)(value[index] for index in blocks.kept))
-    config.num_hidden_layers = len(blocks.kept)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -12,20 +12,22 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from fullstep.errors import UnsupportedError
 from fullstep.job import Settings
 from fullstep.lab.trace.worker import frameworks, kernels, layout, method
+from fullstep.lab.trace.worker.classes import build_model, config_of, faults_of_class
 from fullstep.lab.trace.worker.data_dependent import Oracle
-from fullstep.lab.trace.worker.model import DTYPES, Blocks, build_model, config_of, cut, find_blocks, with_fewer
+from fullstep.lab.trace.worker.model import DTYPES, Blocks, cut, find_blocks, with_fewer
 from fullstep.lab.trace.worker.optimizers import build_optimizer
 from fullstep.lab.trace.worker.places import Places
 from fullstep.lab.trace.worker.recorder import Recorder, watching_resizes
-from fullstep.lab.trace.worker.replicate import Repetition, replicate
-from fullstep.lab.trace.worker.steps import Program, mark_loss, run_steps
+from fullstep.lab.trace.worker.replicate import NotAlikeError, Repetition, replicate
+from fullstep.lab.trace.worker.steps import Program, loss_marked, run_steps
 from fullstep.lab.trace.worker.stream import OUTSIDE, Stream, settle_blocks
 from fullstep.lab.trace.worker.workspaces import Workspaces
 
-_MARGIN = 2
-"""equal stretches of blocks kept on either side of the one that is repeated: FSDP prefetches from one block to the next"""
+_MARGIN = 1
+"""blocks kept on either side of those that are compared: FSDP prefetches from one block to the next"""
 _MICRO_BATCHES = 3
 """first, middle, last: those between are alike"""
 Owner = Callable[[nn.Parameter], int]
@@ -66,7 +68,19 @@ class Run:
         Raises:
             NotAlikeError: they do not behave alike
         """
-        stream, blocks = self._recorded(lambda blocks: with_fewer(blocks, _MARGIN))
+        chosen = Blocks("", (), ())
+
+        def choose(blocks: Blocks) -> Blocks:
+            nonlocal chosen
+            chosen = with_fewer(blocks, _MARGIN)
+            return chosen
+
+        try:
+            stream, blocks = self._recorded(choose)
+        except UnsupportedError as error:
+            if not chosen.repeated:
+                raise
+            raise NotAlikeError(f"without some of them the class does not run: {error.faults[0].found}") from error
         if not blocks.repeated:
             return stream, blocks
         self.report("repeating equal blocks")
@@ -79,7 +93,7 @@ class Run:
             stack.enter_context(Oracle(settings))
             self.report("building the model")
             model = build_model(config_of(self.config), DTYPES[settings.precision.weights], settings.step.attention)
-            blocks = choose(find_blocks(model))
+            blocks = choose(find_blocks(model, _told_apart(settings)))
             kept = cut(model, blocks)
             head = getattr(model, "get_output_embeddings", lambda: None)()
             adapted = method.apply_method(model, settings)
@@ -122,13 +136,23 @@ class Run:
             block_of=owner,
             around_forward=kernels.around_forward(settings, recorder),
         )
-        mark_loss(base, recorder)
         recorder.places.follow()
         try:
-            with watching_resizes(recorder), recorder:
+            with loss_marked(base, recorder), watching_resizes(recorder), recorder, faults_of_class(base):
                 run_steps(program, recorder)
         finally:
             recorder.places.stop()
+
+
+def _told_apart(settings: Settings) -> Callable[[str, int], object]:
+    """What the worksheet does with one block and not with another: recomputation of every n-th, modules named by their block's number."""
+    every = settings.step.activation_checkpointing
+    named = any(part.isdigit() for name in (*settings.method.targets, *settings.method.train_modules) for part in name.split("."))
+
+    def tell(_: str, number: int) -> object:
+        return number if named else isinstance(every, int) and number % every == 0
+
+    return tell
 
 
 def _counts(adapted: nn.Module, kept: Sequence[nn.Module], blocks: Blocks) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fullstep.job.job import Settings
 from fullstep.lab.trace.worker.model import DTYPES
@@ -116,17 +117,34 @@ def _label_states(program: Program, recorder: Recorder) -> None:
     recorder.hold(states, "optimizer_states", lambda at: program.block_of(found[at][0]), lambda at: owners.get(id(found[at][0]), ""))
 
 
-def mark_loss(base: nn.Module, recorder: Recorder) -> None:
-    """The loss is a phase of its own: from the call of the model's loss function on."""
-    compute: Callable[..., Any] = base.loss_function  # type: ignore[assignment]
+@contextlib.contextmanager
+def loss_marked(base: nn.Module, recorder: Recorder) -> Iterator[None]:
+    """The loss is a phase of its own: from the call of the class's loss function on, or of torch's cross entropy where it has none."""
+    inside = False
 
-    def loss_function(*args: Any, **kwargs: Any) -> Any:
-        segment = recorder.stream.segments[-1]
-        recorder.mark(Segment(segment.step, segment.micro_batch, "loss"))
-        recorder.places.enter_loss()
-        try:
-            return compute(*args, **kwargs)
-        finally:
-            recorder.places.leave_loss()
+    def marking(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            nonlocal inside
+            segment = recorder.stream.segments[-1]
+            if inside or segment.phase not in ("forward", "loss"):
+                return compute(*args, **kwargs)
+            inside = True
+            recorder.mark(Segment(segment.step, segment.micro_batch, "loss"))
+            recorder.places.enter_loss()
+            try:
+                return compute(*args, **kwargs)
+            finally:
+                recorder.places.leave_loss()
+                inside = False
 
-    base.loss_function = loss_function  # type: ignore[assignment]
+        return run
+
+    before = {name: getattr(functional, name) for name in ("cross_entropy", "nll_loss")}
+    base.loss_function = marking(base.loss_function)  # type: ignore[arg-type, assignment]
+    for name, compute in before.items():
+        setattr(functional, name, marking(compute))
+    try:
+        yield
+    finally:
+        for name, compute in before.items():
+            setattr(functional, name, compute)
