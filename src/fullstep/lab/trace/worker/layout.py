@@ -17,6 +17,7 @@ from fullstep.job.job import Settings
 from fullstep.lab.trace.worker.model import DTYPES
 from fullstep.lab.trace.worker.offload import offload_shards
 from fullstep.lab.trace.worker.recorder import Recorder
+from fullstep.lab.trace.worker.tensor_parallel import cut_tensors
 
 Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
 TRACED_STRATEGIES = ("single", "ddp", "fsdp", "fsdp_grad_op", "hsdp")
@@ -51,6 +52,8 @@ def refuse(settings: Settings) -> list[Fault]:
     ]  # fmt: skip
     if layout.tensor > 1 and not (layout.is_fsdp or layout.strategy == "single"):
         faults.append(_cannot("tensor", f"{layout.tensor} together with {layout.strategy}", "1, or with fsdp, hsdp or one replica"))
+    if layout.tensor > 1 and settings.method.kind != "full":
+        faults.append(_cannot("tensor", f'{layout.tensor} together with method.kind "{settings.method.kind}"', "1, or method.kind = full"))
     return faults
 
 
@@ -89,6 +92,8 @@ def spread(model: nn.Module, blocks: Sequence[nn.Module], mesh: Mesh, settings: 
         settings: the worksheet
         recorder: is told what DDP's buckets and FSDP's gathered parameters are
     """
+    if mesh.tensor is not None:
+        cut_tensors(model, mesh.tensor)
     if settings.layout.is_fsdp and mesh.data is not None:
         return _fully_sharded(model, blocks, mesh.data, settings, recorder)
     if settings.layout.strategy == "ddp":

@@ -30,8 +30,9 @@ def refuse(settings: Settings) -> list[Fault]:
     """What torch itself does not offload."""
     layout = settings.layout
     faults = []
-    if layout.offload_parameters and not layout.is_fsdp:
-        found = f"true with {layout.strategy}: torch offloads shards of FSDP2 alone"
+    sharded = layout.is_fsdp and (layout.tensor == 1 or layout.data_parallel > 1)
+    if layout.offload_parameters and not sharded:
+        found = f"true with {layout.strategy} on {layout.data_parallel} data-parallel ranks: torch offloads shards of FSDP2 alone"
         faults.append(Fault("layout.offload_parameters", found, "false, or layout.strategy = fsdp", "`fullstep estimate` covers it."))
     if layout.offload_optimizer and not (layout.offload_parameters and layout.is_fsdp):
         found = "true by itself: FSDP2 offloads parameters, gradients and states together"

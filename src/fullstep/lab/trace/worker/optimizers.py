@@ -31,6 +31,9 @@ def refuse(settings: Settings) -> list[Fault]:
     if optimizer.name not in _KNOWN:
         why = "a worksheet does not say which modules it projects" if optimizer.name in _SIDES_UNKNOWN else "which cannot be traced"
         faults.append(Fault("optimizer.name", f'"{optimizer.name}": {why}', ", ".join(_KNOWN), "`fullstep estimate` covers it."))
+    if optimizer.name == "adafactor" and (layout.is_fsdp or layout.tensor > 1):
+        found = '"adafactor" on sharded tensors, which the one of transformers does not take'
+        faults.append(Fault("optimizer.name", found, "adamw, sgd, lion, muon, adamw_8bit, adamw_4bit", "`fullstep estimate` covers it."))
     if optimizer.implementation == "deepspeed":
         faults.append(Fault("optimizer.implementation", '"deepspeed", whose own step cannot be traced', "foreach, fused, single"))
     if settings.precision.master_weights:
@@ -149,7 +152,15 @@ def _how(settings: Optimizer) -> dict[str, Any]:
 
 
 def _of_torch(kind: Callable[..., Any], **keys: Any) -> Callable[..., Any]:
-    return lambda parameters, settings, _: kind(parameters, lr=_RATE, **keys, **_how(settings.optimizer))
+    return lambda parameters, settings, _: kind(_groups(parameters), lr=_RATE, **keys, **_how(settings.optimizer))
+
+
+def _groups(parameters: Parameters) -> list[dict[str, Any]]:
+    """Kernels over many tensors do not take sharded and plain ones together. Source: transformers, trainer.py, create_optimizer."""
+    by_mesh: dict[Any, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        by_mesh.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+    return [{"params": group} for group in by_mesh.values()]
 
 
 def _adafactor(parameters: Parameters, settings: Settings, _: nn.Module) -> Any:
@@ -166,7 +177,7 @@ def _muon(parameters: Parameters, settings: Settings, model: nn.Module) -> Any:
     chosen = set(map(id, matrices))
     others = [p for p in parameters if id(p) not in chosen]
     found: list[Any] = [torch.optim.Muon(matrices, lr=_RATE)] if matrices else []
-    return Together([*found, torch.optim.AdamW(others, lr=_RATE, **_how(settings.optimizer))] if others else found)
+    return Together([*found, torch.optim.AdamW(_groups(others), lr=_RATE, **_how(settings.optimizer))] if others else found)
 
 
 def _of_bitsandbytes(states: int, *, bits: int, paged: bool = False) -> Callable[..., Any]:
