@@ -129,7 +129,7 @@ class Recorder(TorchDispatchMode):
         block = place.block
         formula = flop_registry.get(func._overloadpacket)
         if formula is not None:
-            where = (self._segment, block)
+            where = (self._segment, self._block_of_inputs(args) if self._spreads and block == OUTSIDE else block)
             stream.flops[where] = stream.flops.get(where, 0) + formula(*(each for each in args if not isinstance(each, torch.dtype)), **kwargs, out_val=out)
         if isinstance(out, Tensor):
             if old is not None and self._takes_over(out, args[0], old):

@@ -78,6 +78,11 @@ class Stream:
         self.blocks.append(block)
         self.segment_of_event.append(segment)
 
+    def cut(self, end: int) -> None:
+        """Takes away all events from ``end`` on."""
+        for column in (self.which, self.sizes, self.streams, self.blocks, self.segment_of_event):
+            del column[end:]
+
     def events(self) -> list[tuple[int, int, int]]:
         """(tensor, size in bytes or RELEASE, stream), as the allocator's replay takes them."""
         return list(zip(self.which, self.sizes, self.streams, strict=True))
@@ -99,24 +104,48 @@ def renumbered(module: str, old: int, new: int) -> str:
 
 
 def settle_blocks(stream: Stream) -> None:
-    """Gives every event its block.
+    """Gives every event its block, and every tensor the one that made it. What comes behind the last step is taken away.
 
     An allocation that no block was at work at goes with the block that its tensor turned out to belong to. In forward, loss and backward,
-    happens between two blocks goes with the one before. Elsewhere a release goes with its tensor, and what happens between two events of
-    one block with it.
+    what happens between two blocks goes with the one before. Elsewhere, where tensors are worked on one after another or list by list, what
+    happens between two allocations of one block goes with it, and every other release with its tensor.
     """
     start = 0
     for segment, events in groupby(stream.segment_of_event):
         end = start + sum(1 for _ in events)
-        passes = stream.segments[segment].phase in ("forward", "loss", "backward")
+        if stream.segments[segment].phase == "done":
+            stream.cut(start)
+            break
         for at in range(start, end):
-            if stream.blocks[at] == OUTSIDE and (stream.sizes[at] != RELEASE or not passes):
+            if stream.blocks[at] == OUTSIDE and stream.sizes[at] != RELEASE:
                 stream.blocks[at] = stream.tensors[stream.which[at]].block
-        inside = [at for at in range(start, end) if stream.blocks[at] != OUTSIDE]
-        for before, after in pairwise(inside):
-            if passes or stream.blocks[before] == stream.blocks[after]:
-                stream.blocks[before + 1 : after] = [stream.blocks[before]] * (after - before - 1)
+        if stream.segments[segment].phase in ("forward", "loss", "backward"):
+            _settle_pass(stream, start, end)
+        else:
+            _settle_lists(stream, start, end)
         start = end
-    for which, size, block in zip(stream.which, stream.sizes, stream.blocks, strict=True):
-        if size != RELEASE:
-            stream.tensors[which].block = block
+
+
+def _settle_pass(stream: Stream, start: int, end: int) -> None:
+    inside = [at for at in range(start, end) if stream.blocks[at] != OUTSIDE]
+    for before, after in pairwise(inside):
+        stream.blocks[before + 1 : after] = [stream.blocks[before]] * (after - before - 1)
+    for at in range(start, end):
+        if stream.sizes[at] != RELEASE:
+            stream.tensors[stream.which[at]].block = stream.blocks[at]
+
+
+def _settle_lists(stream: Stream, start: int, end: int) -> None:
+    blocks = stream.blocks
+    settled = [at for at in range(start, end) if stream.sizes[at] != RELEASE and blocks[at] != OUTSIDE]
+    together = {at for before, after in pairwise(settled) if blocks[before] == blocks[after] for at in range(before + 1, after)}
+    work = OUTSIDE
+    for at in range(start, end):
+        if at in together:
+            blocks[at] = work
+        elif stream.sizes[at] == RELEASE:
+            blocks[at] = stream.tensors[stream.which[at]].block
+        else:
+            work = blocks[at]
+        if stream.sizes[at] != RELEASE:
+            stream.tensors[stream.which[at]].block = blocks[at]
