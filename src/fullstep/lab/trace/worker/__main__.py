@@ -29,8 +29,12 @@ def main() -> None:
 
     say({"progress": "loading torch and transformers"})
     if "--many" in sys.argv[1:]:
-        import fullstep.lab.trace.worker.session  # noqa: F401, PLC0415 - loads the libraries, once for all requests
+        from transformers import AutoModelForCausalLM  # noqa: F401, PLC0415 - loads what every model needs, once for all requests
 
+        from fullstep.lab.trace.worker.compat import UNITS, install_all  # noqa: PLC0415
+        from fullstep.lab.trace.worker.session import trace  # noqa: F401, PLC0415
+
+        install_all(UNITS)
         for line in sys.stdin:
             _answer_in_a_fork(line, say)
     else:

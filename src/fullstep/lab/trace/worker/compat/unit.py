@@ -23,10 +23,15 @@ class Unit:
     libraries: tuple[str, ...] = field(default=("torch",))
 
 
+_installed: set[str] = set()
+
+
 def install_all(units: Iterable[Unit]) -> None:
-    """Makes every change."""
+    """Makes every change that this process does not have yet."""
     for unit in units:
-        unit.install()
+        if unit.name not in _installed:
+            unit.install()
+            _installed.add(unit.name)
 
 
 def untested_versions() -> dict[str, str]:
