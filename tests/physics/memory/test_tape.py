@@ -10,14 +10,25 @@ def test_a_product_with_a_weight_that_trains() -> None:
     tape = Tape(8)
     tape.op((0,), 4, saves=(0,), trains=True, weight_gradient=16)
     assert tape.play() == Profile(
-        saved=8, output=4, forward_peak=4, forward_peak_unsaved=4, backward_peak=8 + 4 + 8 + 16, weight_gradient=16
+        saved=8, output=4, forward_peak=4, forward_peak_unsaved=4, backward_peak=8 + 4 + 8 + 16, weight_gradient=16, kept_at_peak=8,
+        weight_gradient_at_peak=16,
     )  # fmt: skip
+
+
+def test_the_peak_may_come_before_a_weights_gradient() -> None:
+    """x (8) -> y (4) with a weight of 2, y -> z (4) with a temporary of 100 in backward, which keeps 6 beside: the peak lies there."""
+    tape = Tape(8)
+    first = tape.op((0,), 4, saves=(0,), trains=True, weight_gradient=2)
+    tape.op((first,), 4, extra_saved=6, backward_work=100)
+    profile = tape.play()
+    assert profile.backward_peak == 8 + 6 + 100 + 4 + 4  # x, what is kept beside, the temporary, gradients of z and y
+    assert (profile.kept_at_peak, profile.weight_gradient_at_peak, profile.weight_gradient) == (8 + 6, 0, 2)
 
 
 def test_nothing_is_kept_where_no_gradient_flows() -> None:
     tape = Tape(8, input_needs_gradient=False)
     tape.op((0,), 4, saves=(0,), saves_output=True, extra_saved=3, backward_work=100)
-    assert tape.play() == Profile(0, 4, 4, 4, 0, 0)
+    assert tape.play() == Profile(0, 4, 4, 4, 0, 0, 0, 0)
 
 
 def test_a_frozen_input_keeps_what_a_trained_weight_needs() -> None:

@@ -56,6 +56,26 @@ def test_loss_of_one_gpu(eight_billion: Make) -> None:
     assert (holdings.gradients, holdings.temporaries) == (0, 0)
 
 
+def test_backward_says_what_it_holds_by_its_name(eight_billion: Make) -> None:
+    """The worst moment is the log-softmax's gradient: three float32 tensors of the logits. The output matrix's gradient is yet to come."""
+    holdings = moments(eight_billion())["backward"].holdings
+    assert (holdings.gradients, holdings.temporaries) == (0, 0)
+    assert holdings.logits_and_loss == 12 * T * V + 2 * T * h  # the output matrix keeps its input
+    assert holdings.activations == 32 * BLOCK_KEEPS + T * (6 * h + 4)
+
+
+def test_a_blocks_own_activations_are_activations_in_backward(eight_billion: Make) -> None:
+    """With eager attention and no logits a block is the worst: the last, or where blocks are made again the first, with all gradients."""
+    keys = {"step__loss": "fused", "step__attention": "eager"}
+    saved = moments(eight_billion(**keys))["backward"]
+    again = moments(eight_billion(**keys, step__activation_checkpointing="full"))["backward"]
+    assert (saved.place, again.place) == ("block 31", "block 0")
+    softmax, copy = 32 * T * T * 4, 32 * T * T * 2  # in float32, kept at the worst moment, and its 16-bit copy, which has gone by then
+    assert saved.holdings.activations > 31 * (BLOCK_KEEPS + softmax + copy) + softmax
+    assert again.holdings.activations == STREAM
+    assert again.holdings.temporaries - saved.holdings.temporaries > softmax
+
+
 def test_optimizer_step_holds_five_times_the_weights(eight_billion: Make) -> None:
     holdings = moments(eight_billion())["optimizer_step"].holdings
     assert (holdings.weights, holdings.gradients, holdings.optimizer_states) == (2 * PARAMETERS, 2 * PARAMETERS, 4 * PARAMETERS)

@@ -55,6 +55,10 @@ class Profile(NamedTuple):
     """most alive at once in backward: what is still kept, gradients (that of the output included), temporaries"""
     weight_gradient: float
     """gradients of weights that backward leaves behind"""
+    kept_at_peak: float
+    """of ``backward_peak``: what is still kept"""
+    weight_gradient_at_peak: float
+    """of ``backward_peak``: gradients of weights made so far"""
 
 
 class Tape:
@@ -157,7 +161,7 @@ class Tape:
     def play(self) -> Profile:
         """Play forward (keeping and not keeping) and backward."""
         kept, forward_peak, unsaved_peak = self._forward()
-        backward_peak, weight_gradient = self._backward()
+        backward_peak, weight_gradient, kept_at_peak, weight_gradient_at_peak = self._backward()
         return Profile(
             saved=kept,
             output=self._sizes[self._ops[-1].output],
@@ -165,6 +169,8 @@ class Tape:
             forward_peak_unsaved=unsaved_peak,
             backward_peak=backward_peak,
             weight_gradient=weight_gradient,
+            kept_at_peak=kept_at_peak,
+            weight_gradient_at_peak=weight_gradient_at_peak,
         )
 
     def _forward(self) -> tuple[float, float, float]:
@@ -196,7 +202,8 @@ class Tape:
         kept.discard(ops[-1].output)
         return sum([sizes[tensor] for tensor in kept]), peak, passing_peak
 
-    def _backward(self) -> tuple[float, float]:
+    def _backward(self) -> tuple[float, float, float, float]:
+        """The peak, the gradients of weights at the end, and what of the peak is kept and gradients of weights."""
         gradients = GradientBuffers(self._sizes)
         holders: dict[int, int] = {}
         for op in self._ops:
@@ -208,6 +215,7 @@ class Tape:
         if self._gradient[final]:
             gradients.give(final)
         peak, weight_gradient = kept + gradients.alive, 0.0
+        at_peak = (kept, 0.0)
         for op in reversed(self._ops):
             if op.output not in gradients.buffer_of:
                 continue
@@ -220,9 +228,10 @@ class Tape:
                     gradients.give(tensor)
             if work + gradients.most > peak:
                 peak = work + gradients.most
+                at_peak = (kept, weight_gradient)
             gradients.settle(op.output)
             for tensor in op.saved:
                 holders[tensor] -= 1
                 if holders[tensor] == 0:
                     kept -= sizes[tensor]
-        return peak, weight_gradient
+        return peak, weight_gradient, *at_peak

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fullstep.ledger import Instant
 from fullstep.ledger.instants import At
 from fullstep.physics.memory.landmarks import Counts, Landmark, landmarks
@@ -70,6 +72,7 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
     kept = kept_before(scene, everything)
     last = 0.0 if scene.gathered_whole else _last_unit(scene)
     profile = scene.root.head.profile
+    made = profile.weight_gradient_at_peak
     if scene.copies_out and not scene.gathered_whole:
         scene.note(
             at, "gathering of the root", gradients=resident, activations=kept + scene.root.head.norm_saved,
@@ -77,10 +80,10 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
             gathered_parameters=scene.root.gathered + scene.root.unit, temporaries=_saved_copies(scene, everything) + scene.root.copies,
         )  # fmt: skip
     scene.note(
-        at, "loss", gradients=resident + profile.weight_gradient, activations=kept + scene.root.head.norm_saved,
-        logits_and_loss=max(0.0, profile.backward_peak - profile.weight_gradient - scene.root.head.norm_saved) + scene.root.held_outputs,
+        at, "loss", gradients=resident + (0 if gradients_exist else made), activations=kept + scene.root.head.norm_saved,
+        logits_and_loss=max(0.0, profile.backward_peak - made - scene.root.head.norm_saved) + scene.root.held_outputs,
         gathered_parameters=scene.root.gathered + scene.gathered_whole + (last if scene.prefetches else 0),
-        temporaries=_saved_copies(scene, everything) + scene.root.copies,
+        temporaries=_saved_copies(scene, everything) + scene.root.copies + (made if gradients_exist else 0),
     )  # fmt: skip
     totals = {(kind, checkpointed): count for kind, checkpointed, count in everything}
     for mark in reversed(marks):
@@ -122,7 +125,7 @@ def _block_backward(scene: Scene, mark: Landmark, totals: dict[tuple[int, bool],
         behind = sum(count for _, ck, count in done if ck)
         kept += scene.stream * behind
         retained = scene.stream * max(0, behind - 1)  # the last one is the gradient that comes in
-    keeps, work = _work_of_backward(scene, costs.profile, checkpointed=mark.checkpointed)
+    keeps, work, own = _work_of_backward(scene, costs.profile, checkpointed=mark.checkpointed)
     kept += keeps
     earlier, later = _neighbour(scene, mark.position, -1), _neighbour(scene, mark.position, 1)
     work += _saved_copies(scene, mark.before) + costs.copies
@@ -132,8 +135,9 @@ def _block_backward(scene: Scene, mark: Landmark, totals: dict[tuple[int, bool],
         scene.block_phase = phase
     kept += retained
     gathered = _gathered(scene, costs, earlier)
+    made = 0.0 if gradients_exist else own.gradients
     scene.note(
-        "backward", f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work,
+        "backward", f"block {mark.position}", gradients=gradients + made, activations=kept + own.kept, temporaries=work - own.kept - made,
         gathered_parameters=gathered, logits_and_loss=scene.root.held_outputs,
     )  # fmt: skip
     if costs.gathered and costs.profile.weight_gradient > 0:
@@ -143,13 +147,22 @@ def _block_backward(scene: Scene, mark: Landmark, totals: dict[tuple[int, bool],
         )  # fmt: skip
 
 
-def _work_of_backward(scene: Scene, profile: Profile, *, checkpointed: bool) -> tuple[float, float]:
-    """(the block's input that checkpointing kept, most alive besides): run again and then backward, or backward at once."""
+class _Own(NamedTuple):
+    """What of a block's work in backward has a name of its own."""
+
+    kept: float
+    """activations since forward; what was made again is temporary"""
+    gradients: float
+
+
+def _work_of_backward(scene: Scene, profile: Profile, *, checkpointed: bool) -> tuple[float, float, _Own]:
+    """(the block's input that checkpointing kept, most alive besides, what of that is what): run again and then backward, or at once."""
     if not checkpointed and scene.checkpointing != "selective":
-        return 0.0, profile.backward_peak
+        return 0.0, profile.backward_peak, _Own(profile.kept_at_peak, profile.weight_gradient_at_peak)
     keeps = scene.stream if checkpointed else 0.0
-    own = profile.backward_peak + (profile.output if scene.reentrant else 0)
-    return keeps, max(profile.forward_peak + scene.stream, own - min(keeps, profile.saved))
+    back = profile.backward_peak + (profile.output if scene.reentrant else 0) - min(keeps, profile.saved)
+    again = profile.forward_peak + scene.stream
+    return keeps, max(again, back), _Own(0.0, profile.weight_gradient_at_peak if back > again else 0.0)
 
 
 def _after(mark: Landmark, totals: dict[tuple[int, bool], int]) -> dict[tuple[int, bool], int]:
