@@ -1,8 +1,9 @@
-"""What the worksheet trains: the whole model, or peft's real adapters on it, over a base in 16 or 4 bits."""
+"""What the worksheet trains: the whole model, or peft's real adapters on it, over a base in 16 or 4 bits; and what is recomputed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -10,12 +11,26 @@ from torch import nn
 
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.job.job import Settings
+from fullstep.lab.trace.worker.adapters import adapter_config, config_class, give_what_it_asks_for
 from fullstep.lab.trace.worker.four_bit import quantize
 from fullstep.lab.trace.worker.model import DTYPES
 
-_LORA = ("lora", "qlora", "dora")
 _FOUR_BIT = ("nf4", "fp4")
-_VIRTUAL_TOKENS = ("prefix_tuning", "prompt_tuning", "p_tuning", "multitask_prompt_tuning", "cpt")
+_OVER_FOUR_BIT = ("lora", "qlora")
+_ESTIMATE = "`fullstep estimate` covers it."
+_NOT_TRACED = {
+    "bottleneck": "a kind of the library adapters; peft has none of that name",
+    "bone": "which peft took out in version 0.19 in favour of miss",
+    "xlora": "which mixes adapters that were trained before and are read from their files",
+    "adamss": "which sorts the values of weights into clusters; their number decides what is trained",
+    "frod": "whose rotation is a sparse matrix, which fake tensors cannot be",
+    "shira": "whose adapters are sparse matrices, which fake tensors cannot be",
+    "unilora": "which counts the values of its indices",
+    "cpt": "whose loss picks tokens by the values of a mask",
+}
+"""kinds that cannot be traced, and why"""
+_IN_THE_CACHE = ("prefix_tuning", "cartridge")
+"""kinds whose trained tokens are entries of the key-value cache, which recomputation switches off"""
 
 
 def refuse(settings: Settings) -> list[Fault]:
@@ -23,14 +38,29 @@ def refuse(settings: Settings) -> list[Fault]:
     method = settings.method
     faults = []
     if method.quantization not in ("none", *_FOUR_BIT):
-        faults.append(
-            Fault("method.quantization", f'"{method.quantization}", which cannot be traced', f"none, {', '.join(_FOUR_BIT)}", "`fullstep estimate` covers it.")
-        )
+        found = f'"{method.quantization}", which cannot be traced'
+        faults.append(Fault("method.quantization", found, f"none, {', '.join(_FOUR_BIT)}", _ESTIMATE))
+    elif method.quantization in _FOUR_BIT and method.kind not in _OVER_FOUR_BIT:
+        found = f'"{method.quantization}" under "{method.kind}", which cannot be traced'
+        faults.append(Fault("method.quantization", found, f"none, or one of the kinds {', '.join(_OVER_FOUR_BIT)}"))
     if method.objective != "sft":
-        faults.append(Fault("method.objective", f'"{method.objective}", which cannot be traced', "sft", "`fullstep estimate` covers it."))
-    if method.kind not in ("full", *_LORA, "ia3") and _config_class(method.kind) is None:
-        faults.append(Fault("method.kind", f'"{method.kind}", which peft does not have', "a kind of peft"))
+        faults.append(Fault("method.objective", f'"{method.objective}", which cannot be traced', "sft", _ESTIMATE))
+    if method.kind != "full":
+        faults += _kind_faults(settings)
     return faults
+
+
+def _kind_faults(settings: Settings) -> list[Fault]:
+    kind = settings.method.kind
+    if kind in _NOT_TRACED:
+        return [Fault("method.kind", f'"{kind}", {_NOT_TRACED[kind]}', "a kind of peft that starts from the model alone")]
+    if config_class(kind) is None:
+        found = f'"{kind}", which peft {version("peft")} does not have'
+        return [Fault("method.kind", found, "a kind of peft", "A newer version may have it.")]
+    if kind in _IN_THE_CACHE and settings.step.activation_checkpointing != "none":
+        found = f'{settings.step.activation_checkpointing} under "{kind}": recomputation switches off the cache that its tokens are in'
+        return [Fault("step.activation_checkpointing", found, "none")]
+    return []
 
 
 def apply_method(model: nn.Module, settings: Settings) -> nn.Module:
@@ -47,12 +77,12 @@ def apply_method(model: nn.Module, settings: Settings) -> nn.Module:
     from peft import get_peft_model  # noqa: PLC0415
 
     try:
-        adapted: nn.Module = get_peft_model(
-            model, _peft_config(model, settings), autocast_adapter_dtype=settings.precision.adapters == "float32"
-        )
-    except (ValueError, KeyError, TypeError, NotImplementedError, AttributeError) as error:
-        text = str(error).strip().splitlines() or [type(error).__name__]
-        raise UnsupportedError(Fault("method.kind", f'peft refuses "{method.kind}" here: {text[0][:200]}', "a kind and targets that peft takes")) from error
+        config = adapter_config(model, settings)
+        adapted: nn.Module = get_peft_model(model, config, autocast_adapter_dtype=settings.precision.adapters == "float32")
+    except (ValueError, KeyError, TypeError, NotImplementedError, AttributeError, ImportError) as error:
+        found = f'"{method.kind}", which peft refuses here: {_first_line(error)}'
+        raise UnsupportedError(Fault("method.kind", found, "a kind, rank and targets that peft takes for this model")) from error
+    give_what_it_asks_for(adapted, method.kind)
     if settings.precision.adapters not in ("float32", settings.precision.weights):
         for parameter in adapted.parameters():
             if parameter.requires_grad:
@@ -62,18 +92,31 @@ def apply_method(model: nn.Module, settings: Settings) -> nn.Module:
 
 
 def checkpoint_activations(model: nn.Module, blocks: Sequence[nn.Module], settings: Settings) -> None:
-    """Recomputation as the worksheet says: every block, every n-th, or torch's selective form that keeps matrix products and attention."""
+    """Recomputation as the worksheet says: every block, every n-th, or torch's selective form that keeps matrix products and attention.
+
+    Args:
+        model: of transformers, or peft's around it
+        blocks: its repeated blocks, in order
+        settings: of the worksheet
+
+    Raises:
+        UnsupportedError: the class has no recomputation
+    """
     every = settings.step.activation_checkpointing
     if every == "none":
         return
-    switch: Any = model
     keys: dict[str, Any] = {"use_reentrant": False}
     if every == "selective":
         keys["context_fn"] = _selective
+    switch: Any = model
     try:
-        switch.gradient_checkpointing_enable(gradient_checkpointing_kwargs=keys)
-    except ValueError as error:
-        raise UnsupportedError(Fault("step.activation_checkpointing", f"the class refuses it: {error}", "none")) from error
+        if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.23
+            switch.activation_checkpointing_enable(activation_checkpointing_kwargs=keys)
+        else:
+            switch.gradient_checkpointing_enable(gradient_checkpointing_kwargs=keys)
+    except (ValueError, AttributeError) as error:
+        found = f"{every}, which the model's class refuses: {_first_line(error)}"
+        raise UnsupportedError(Fault("step.activation_checkpointing", found, "none")) from error
     if isinstance(every, int):
         for index, block in enumerate(blocks):
             for module in block.modules():
@@ -95,6 +138,7 @@ def _selective() -> Any:
 
 
 def _four_bit(model: nn.Module, settings: Settings) -> None:
+    """Packs the base; all is frozen, and what is not packed goes to float32 if so stated, as ``prepare_model_for_kbit_training`` does."""
     method = settings.method
     head = getattr(model, "get_output_embeddings", lambda: None)()
     quantize(model, keep=(head,), dtype=DTYPES[settings.precision.compute], twice=method.double_quantization)
@@ -104,59 +148,5 @@ def _four_bit(model: nn.Module, settings: Settings) -> None:
             parameter.data = parameter.data.to(torch.float32)
 
 
-def _config_class(kind: str) -> Any:
-    from peft import PeftType  # noqa: PLC0415
-    from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING  # noqa: PLC0415
-
-    name = kind.upper()
-    return PEFT_TYPE_TO_CONFIG_MAPPING.get(PeftType(name)) if name in PeftType.__members__ else None
-
-
-def _peft_config(model: nn.Module, settings: Settings) -> Any:
-    """peft's own config, with its defaults for what the worksheet does not say."""
-    method = settings.method
-    stated = settings.worksheet.section("method")
-    kind = "lora" if method.kind in _LORA else method.kind
-    cls = _config_class(kind)
-    fields = cls.__dataclass_fields__
-    keys: dict[str, Any] = {"task_type": "CAUSAL_LM"}
-    if kind == "lora":
-        keys |= {"r": method.rank, "lora_alpha": method.rank, "lora_dropout": method.dropout, "use_dora": method.kind == "dora"}
-    elif "rank" in stated:
-        name = next((name for name in ("r", "rank", "num_virtual_tokens", "n_frequency") if name in fields), None)
-        if name is not None:
-            keys[name] = method.rank
-    elif kind in _VIRTUAL_TOKENS:
-        keys["num_virtual_tokens"] = method.rank
-    targets = _targets(model, settings, kind)
-    if targets is not None and "target_modules" in fields:
-        keys["target_modules"] = targets
-        if kind == "ia3":
-            keys["feedforward_modules"] = [name for name in targets if _is_feed_forward(model, name)] if targets != "all-linear" else []
-    if method.train_modules and "modules_to_save" in fields:
-        keys["modules_to_save"] = list(method.train_modules)
-    return cls(**keys)
-
-
-def _targets(model: nn.Module, settings: Settings, kind: str) -> Any:
-    """As stated; else None where peft has a default for this model type; else all linear layers."""
-    stated = settings.worksheet.section("method").get("targets")
-    if stated is not None:
-        return stated if stated == "all-linear" else list(stated)
-    from peft.utils import constants  # noqa: PLC0415
-
-    table = getattr(constants, f"TRANSFORMERS_MODELS_TO_{kind.upper()}_TARGET_MODULES_MAPPING", None)
-    if table is None:
-        table = constants.TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
-    config: Any = model.config
-    return None if config.model_type in table else "all-linear"
-
-
-def _is_feed_forward(model: nn.Module, target: str) -> bool:
-    """Its input is as wide as the feed-forward layer: IA3 scales that instead of the output."""
-    config: Any = model.config
-    hidden = config.hidden_size
-    for name, module in model.named_modules():
-        if name.rpartition(".")[2] == target and isinstance(module, nn.Linear):
-            return module.in_features != hidden and module.out_features == hidden
-    return False
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
