@@ -18,6 +18,7 @@ from fullstep.ledger import Trace
 from fullstep.models import model_config
 
 Ask = Callable[..., dict[str, Any]]
+Measure = Callable[[Callable[[], Any]], int]
 Traced = Callable[..., Trace]
 
 
@@ -58,3 +59,35 @@ def traced(ask: Ask) -> Traced:
         return decode_trace(answer["trace"])
 
     return trace
+
+
+@pytest.fixture
+def recorder() -> Iterator[Any]:
+    """A recorder around the test: tensors are fake, and all that are made are seen."""
+    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415 - the libraries of the extra lab
+
+    from fullstep.lab.trace.worker.places import Places  # noqa: PLC0415
+    from fullstep.lab.trace.worker.recorder import Recorder  # noqa: PLC0415
+    from fullstep.lab.trace.worker.workspaces import Workspaces  # noqa: PLC0415
+
+    with FakeTensorMode() as mode, Recorder(mode, Places(), Workspaces(None)) as found:
+        yield found
+
+
+@pytest.fixture
+def worst(recorder: Any) -> Measure:
+    """A function to the most bytes that there were while it ran, beside those before it; what is on the host does not count."""
+
+    def measure(run: Callable[[], Any]) -> int:
+        stream, first = recorder.stream, len(recorder.stream.which)
+        kept = run()
+        now = most = 0
+        for which, size in zip(stream.which[first:], stream.sizes[first:], strict=True):
+            record = stream.tensors[which]
+            if record.holding != "host":
+                now += size if size >= 0 else -record.size_bytes
+                most = max(most, now)
+        del kept
+        return most
+
+    return measure

@@ -1,0 +1,89 @@
+"""Layouts of many GPUs on a fake process group: what one rank holds, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.real_classes
+WIDTH, WORDS, INNER, KEYS, BLOCKS = 256, 8192, 512, 128, 2
+SMALL = {
+    "model_type": "llama", "hidden_size": WIDTH, "intermediate_size": INNER, "num_hidden_layers": BLOCKS, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": WORDS, "tie_word_embeddings": False,
+}  # fmt: skip
+CUT = 2 * WORDS * WIDTH + BLOCKS * (2 * WIDTH * WIDTH + 2 * KEYS * WIDTH + 3 * INNER * WIDTH)
+"""elements of all matrices"""
+NORMS = (2 * BLOCKS + 1) * WIDTH
+ALL = CUT + NORMS
+ROUNDING = 64 * 1024
+"""norms' shards take 512 bytes each"""
+
+
+def sheet(gpus: int, layout: dict[str, Any], **sections: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "model": {"config": SMALL}, "batch": {"sequence_tokens": 128}, "machine": {"gpu": "H100-SXM", "gpus": gpus}, "layout": layout, **sections,
+    }  # fmt: skip
+
+
+def test_ddp_has_gradients_and_the_buckets_they_are_reduced_in(traced: Any) -> None:
+    found = traced(sheet(8, {"strategy": "ddp"}, precision={"weights": "float32"}, batch={"sequence_tokens": 128, "accumulation": 2}))
+    at = {instant.at: instant.holdings for instant in found.instants}
+    size = 4 * ALL
+    assert 0 <= at["forward"].gradients - size < ROUNDING  # buckets stay; gradients went after the last step
+    assert 0 <= at["second_forward"].gradients - 2 * size < ROUNDING  # without a reduction between micro-batches
+    assert 0 <= at["optimizer_step"].gradients - 2 * size < ROUNDING
+    states = at["optimizer_step"].optimizer_states
+    assert 0 <= at["optimizer_step"].weights + at["optimizer_step"].gradients + states - 5 * size < 2 * ROUNDING
+
+
+def test_offloaded_shards_leave_nothing_of_the_state_on_the_gpu(traced: Any) -> None:
+    found = traced(sheet(2, {"strategy": "fsdp", "offload_parameters": True}))
+    for instant in found.instants:
+        assert instant.holdings.weights == 0
+        assert instant.holdings.optimizer_states == 0
+    assert {instant.at for instant in found.instants} == {"forward", "loss", "backward"}  # the step is made on the host
+    shard = 2 * ALL // 2
+    assert 0 <= found.host_bytes - 5 * shard < ROUNDING  # weights, gradients, two states, and the step's square roots
+
+
+def test_gathered_parameters_are_there_with_offload_too(traced: Any) -> None:
+    at = {instant.at: instant.holdings for instant in traced(sheet(2, {"strategy": "fsdp", "offload_parameters": True})).instants}
+    edges = 2 * (2 * WORDS * WIDTH + WIDTH)
+    assert 0 <= at["loss"].gathered_parameters - edges < ROUNDING
+
+
+def test_tensor_parallel_cuts_matrices_and_embeddings_by_the_plan_of_the_class(traced: Any) -> None:
+    found = traced(sheet(2, {"strategy": "fsdp", "tensor": 2}, batch={"sequence_tokens": 128}))
+    at = {instant.at: instant.holdings for instant in found.instants}
+    assert at["optimizer_step"].weights == 2 * (CUT // 2 + NORMS)
+    assert at["optimizer_step"].optimizer_states == 2 * at["optimizer_step"].weights
+
+
+def test_tensor_parallel_inside_fsdp(traced: Any) -> None:
+    found = traced(sheet(4, {"strategy": "fsdp", "tensor": 2}))
+    at = {instant.at: instant.holdings for instant in found.instants}
+    assert 0 <= at["optimizer_step"].weights - 2 * (CUT // 4 + NORMS // 2) < ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("found", "where", "why"),
+    [
+        (sheet(2, {"strategy": "zero3"}), "layout.strategy", "zero3"),
+        (sheet(2, {"strategy": "ddp", "offload_parameters": True}), "layout.offload_parameters", "FSDP2 alone"),
+        (sheet(2, {"strategy": "fsdp", "offload_optimizer": True}), "layout.offload_optimizer", "together"),
+        (sheet(4, {"strategy": "fsdp", "tensor": 4}), "layout.tensor", "num_key_value_heads is 2"),
+        (sheet(2, {"strategy": "fsdp", "tensor": 2}, method={"kind": "lora"}), "layout.tensor", "lora"),
+        (sheet(2, {"strategy": "fsdp", "tensor": 2}, step={"loss": "fused"}), "step.loss", "cut"),
+    ],
+)
+def test_what_torch_does_not_do_is_refused_by_name(ask: Any, found: dict[str, Any], where: str, why: str) -> None:
+    faults = ask(found)["unsupported"]
+    assert where in [fault["where"] for fault in faults]
+    assert any(why in fault["found"] for fault in faults)
+
+
+def test_a_class_without_a_plan_is_refused(ask: Any) -> None:
+    config = {"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 128, "vocab_size": 1024}
+    answer = ask({**sheet(2, {"strategy": "fsdp", "tensor": 2}), "model": {"config": config}})
+    assert "GPT2LMHeadModel has no plan" in answer["unsupported"][0]["found"]
