@@ -152,11 +152,7 @@ def test_losses_in_a_whole_step(traced: Any) -> None:
 
 
 def test_what_cannot_be_traced_is_refused_all_at_once(ask: Any) -> None:
-    answer = ask(
-        sheet(
-            step={"compile": True}, precision={"gradients": "float32", "master_weights": False}, optimizer={"name": "galore"},
-            layout={"offload_optimizer": True}, machine={"gpu": "H100-SXM", "gpus": 2},
-        )  # fmt: skip
-    )
+    wrong = {"step": {"compile": True}, "precision": {"gradients": "float32"}, "optimizer": {"name": "galore"}}
+    answer = ask(sheet(**wrong, layout={"pipeline": 2}, machine={"gpu": "H100-SXM", "gpus": 2}))
     found = {fault["where"] for fault in answer["unsupported"]}
-    assert found == {"step.compile", "precision.gradients", "optimizer.name", "layout.offload_optimizer"}
+    assert found == {"step.compile", "precision.gradients", "optimizer.name", "layout.pipeline"}

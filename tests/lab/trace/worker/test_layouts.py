@@ -21,9 +21,8 @@ ROUNDING = 64 * 1024
 
 
 def sheet(gpus: int, layout: dict[str, Any], **sections: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "model": {"config": SMALL}, "batch": {"sequence_tokens": 128}, "machine": {"gpu": "H100-SXM", "gpus": gpus}, "layout": layout, **sections,
-    }  # fmt: skip
+    machine = {"gpu": "H100-SXM", "gpus": gpus}
+    return {"model": {"config": SMALL}, "batch": {"sequence_tokens": 128}, "machine": machine, "layout": layout, **sections}
 
 
 def test_ddp_has_gradients_and_the_buckets_they_are_reduced_in(traced: Any) -> None:
@@ -70,8 +69,8 @@ def test_tensor_parallel_inside_fsdp(traced: Any) -> None:
     ("found", "where", "why"),
     [
         (sheet(2, {"strategy": "zero3"}), "layout.strategy", "zero3"),
-        (sheet(2, {"strategy": "ddp", "offload_parameters": True}), "layout.offload_parameters", "FSDP2 alone"),
-        (sheet(2, {"strategy": "fsdp", "offload_optimizer": True}), "layout.offload_optimizer", "together"),
+        (sheet(2, {"strategy": "fsdp", "tensor": 2, "offload_parameters": True}), "layout.offload_parameters", "FSDP2 alone"),
+        (sheet(1, {"offload_optimizer": True}, step={"framework": "torchtune"}), "layout.offload_optimizer", "together"),
         (sheet(4, {"strategy": "fsdp", "tensor": 4}), "layout.tensor", "num_key_value_heads is 2"),
         (sheet(2, {"strategy": "fsdp", "tensor": 2}, method={"kind": "lora"}), "layout.tensor", "lora"),
         (sheet(2, {"strategy": "fsdp", "tensor": 2}, step={"loss": "fused"}), "step.loss", "cut"),

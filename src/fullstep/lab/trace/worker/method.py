@@ -16,7 +16,7 @@ from fullstep.lab.trace.worker.four_bit import quantize
 from fullstep.lab.trace.worker.model import DTYPES
 
 _FOUR_BIT = ("nf4", "fp4")
-_OVER_FOUR_BIT = ("lora", "qlora")
+_OVER_FOUR_BIT = ("lora", "qlora", "dora", "ia3", "adalora", "randlora", "road", "vera")
 _ESTIMATE = "`fullstep estimate` covers it."
 _NOT_TRACED = {
     "bottleneck": "a kind of the library adapters; peft has none of that name",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fullstep.errors import Fault
-from fullstep.job.job import Settings
+from fullstep.job.job import Layout, Settings
 from fullstep.lab.trace.worker.recorder import Recorder
 from fullstep.lab.trace.worker.stream import RELEASE, Stream
 
@@ -30,15 +30,19 @@ def refuse(settings: Settings) -> list[Fault]:
     """What torch itself does not offload."""
     layout = settings.layout
     faults = []
-    sharded = layout.is_fsdp and (layout.tensor == 1 or layout.data_parallel > 1)
-    if layout.offload_parameters and not sharded:
+    if layout.offload_parameters and not is_sharded(layout):
         found = f"true with {layout.strategy} on {layout.data_parallel} data-parallel ranks: torch offloads shards of FSDP2 alone"
         faults.append(Fault("layout.offload_parameters", found, "false, or layout.strategy = fsdp", "`fullstep estimate` covers it."))
     if layout.offload_optimizer and not (layout.offload_parameters and layout.is_fsdp):
-        found = "true by itself: FSDP2 offloads parameters, gradients and states together"
+        found = "true by itself: FSDP2 offloads parameters, gradients and states together, and torchao's optimizer on the host is not traced"
         allowed = "false, or layout.offload_parameters = true with fsdp"
         faults.append(Fault("layout.offload_optimizer", found, allowed, "`fullstep estimate` covers it."))
     return faults
+
+
+def is_sharded(layout: Layout) -> bool:
+    """FSDP2 divides the parameters; with tensors cut over all the GPUs, one replica is left and nothing to divide."""
+    return layout.is_fsdp and (layout.tensor == 1 or layout.data_parallel > 1)
 
 
 def host_peak_bytes(stream: Stream) -> int:

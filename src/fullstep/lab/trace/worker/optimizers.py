@@ -131,8 +131,11 @@ def _in_backward(make: Callable[[nn.Parameter], Any], parameters: Parameters, re
 
     def step(parameter: nn.Parameter) -> None:
         recorder.hold([parameter.grad], "gradients")
+        first = len(recorder.stream.tensors)
         of_parameter[parameter].step()
         of_parameter[parameter].zero_grad()
+        for record in recorder.stream.tensors[first:]:
+            record.holding = "temporaries"  # states are said to be states after the step
 
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(step)
