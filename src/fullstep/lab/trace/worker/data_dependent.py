@@ -24,9 +24,11 @@ class Oracle(TorchDispatchMode):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self._tokens = settings.batch.tokens
+        self._experts = 1
         self._answers: dict[Any, Callable[..., Any]] = {
             _aten._local_scalar_dense.default: _scalar,
             _aten.nonzero.default: self._nonzero,
+            _aten.index.Tensor: self._index,
             _aten._grouped_mm.default: _grouped_product,
             _aten.split_with_sizes.default: _split,
             _aten._pin_memory.default: lambda tensor, *_, **__: tensor.clone(),
@@ -39,11 +41,25 @@ class Oracle(TorchDispatchMode):
         return func(*args, **(kwargs or {})) if answer is None else answer(*args, **(kwargs or {}))
 
     def _nonzero(self, mask: Tensor) -> Tensor:
-        """Rows of a mask that are set. [experts, k, tokens]: every expert has its share; other masks: all that a router can choose, once."""
+        """Rows of a mask that are set. A mask over tokens: an expert's even share of all that is chosen; other masks: every row, once.
+
+        [experts, k, tokens] is of all experts, [k, tokens] of one of those that a mask with one dimension told of before.
+        """
         rows = mask.numel()
-        if mask.dim() >= 2 and mask.shape[-1] == self._tokens:
-            rows = self._tokens * (mask.shape[-2] if mask.dim() == 3 else 1) // (mask.shape[0] if mask.dim() == 3 else 1)
+        if mask.dim() == 1:
+            self._experts = rows
+        elif mask.shape[-1] == self._tokens:
+            rows //= (mask.shape[0] if mask.dim() == 3 else 1) * (self._experts if mask.dim() == 2 else 1)
         return torch.empty((max(rows, 1), mask.dim()), dtype=torch.long, device=mask.device)
+
+    def _index(self, tensor: Tensor, indices: list[Tensor | None]) -> Tensor:
+        """A mask among the indices stands for the places where it is set, as it does in torch (``expandTensors``)."""
+        places: list[Tensor | None] = []
+        for each in indices:
+            places += self._nonzero(each).unbind(1) if each is not None and each.dtype == torch.bool else [each]
+        take: Any = _aten.index.Tensor
+        taken: Tensor = take(tensor, places)
+        return taken
 
 
 def _scalar(tensor: Tensor) -> float | int | bool:
@@ -60,7 +76,9 @@ def _split(tensor: Tensor, sizes: list[int], dim: int = 0) -> Any:
     return _aten.split_with_sizes.default(tensor, sizes, dim)
 
 
-def _grouped_product(a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: torch.dtype | None = None) -> Tensor:
+def _grouped_product(
+    a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: torch.dtype | None = None
+) -> Tensor:
     """The shape of a grouped matrix product, for any dtype: rows of ``a`` by groups, or the sum over rows by group, or batched."""
     dtype = out_dtype or a.dtype
     shapes = {

@@ -85,7 +85,11 @@ class Places:
             return leave(hook, *error)
 
         kind.__enter__, kind.__exit__ = recompute, done
-        self._restore = lambda: (setattr(kind, "__enter__", enter), setattr(kind, "__exit__", leave))
+
+        def restore() -> None:
+            kind.__enter__, kind.__exit__ = enter, leave
+
+        self._restore = restore
 
     def stop(self) -> None:
         """Hooks are taken away."""
@@ -118,7 +122,7 @@ class Places:
         self._note()
 
     def restart(self) -> None:
-        """A new phase begins outside of all modules (a module that raised on purpose, as recomputation that stops early does, never left)."""
+        """A new phase begins outside of all modules: one that raised on purpose, as recomputation that stops early does, never left."""
         self._stack = [self.nowhere]
 
     def _note(self) -> None:

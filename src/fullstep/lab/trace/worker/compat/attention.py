@@ -1,7 +1,11 @@
 """Scaled dot-product attention takes the kernel that CUDA would take, not the one of the processor.
 
-Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (use_flash_attention, use_mem_efficient_attention, and their order),
-transformers/cuda/attention.cu (heads are padded to a multiple of 8 for flash).
+Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (can_use_flash_attention, can_use_mem_efficient_attention, and their order);
+transformers/attention.cpp (convert_boolean_attn_mask: one tensor of numbers; preprocess_mask: rows of a mask are padded to a multiple of 8
+for the memory-efficient kernel; heads are padded to a multiple of 8 for flash).
+
+Where CUDA prefers cuDNN's kernel (compute capability 9 and 10 with cuDNN from 9.15.1 on), that of flash or the memory-efficient one stands
+for it: it keeps the same tensors for backward, and what it allocates inside is not published.
 """
 
 from __future__ import annotations
@@ -9,12 +13,16 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-import torch.nn.functional as functional
 from torch import Tensor
+from torch.nn import functional
 
+from fullstep.lab.trace.worker.compat import capabilities
 from fullstep.lab.trace.worker.compat.unit import Unit
 
-FLASH_HEAD_DIM = 256
+_FLASH_HEAD_DIM = 256
+_FLASH_SINCE = (8, 0)
+_SMALL_SHARED_MEMORY = ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1))
+"""here flash's backward has no kernel for some heads wider than 192. Source: check_requires_grad_and_head_dim_gt192_constraints_..."""
 _ALIGNMENT = 8
 _flash = torch.ops.aten._scaled_dot_product_flash_attention.default
 _efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
@@ -23,25 +31,50 @@ _math = torch.ops.aten._scaled_dot_product_attention_math.default
 Kernel = Literal["flash", "efficient", "math"]
 
 
-def kernel_of(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, grouped: bool) -> Kernel:
-    """What CUDA chooses, in its order: flash, memory-efficient, math.
+def kernel_of(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
+    *, grouped: bool = False, causal: bool = False, dropout: float = 0.0,
+) -> Kernel:  # fmt: skip
+    """What CUDA chooses on the worksheet's card, in its order: flash, memory-efficient, math.
 
     Args:
         query: [rows, heads, tokens, head dimension]; key and value likewise
         mask: of attention, or None
         grouped: there are fewer heads of keys than of queries, and the kernel is asked to repeat them
+        causal: the kernel itself masks what comes later
+        dropout: probability
     """
-    half = query.dtype in (torch.float16, torch.bfloat16)
-    if query.dim() != 4:
+    capability = capabilities.capability()
+    if query.dim() != 4 or query.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         return "math"
-    if half and mask is None and query.shape[-1] <= FLASH_HEAD_DIM and key.shape[-1] == value.shape[-1]:
+    if query.dtype == torch.bfloat16 and capability < _FLASH_SINCE:
+        return "math"
+    widths = {x.shape[-1] for x in (query, key, value)}
+    square = not causal or query.shape[-2] == key.shape[-2]
+    half = query.dtype != torch.float32
+    if half and mask is None and square and len(widths) == 1 and _flash_has_a_kernel(query, capability, dropout):
         return "flash"
-    if grouped or query.dtype == torch.float64:
+    aligned = all(width % _efficient_alignment(capability, half=half) == 0 for width in widths)
+    if grouped or query.shape[-1] != key.shape[-1] or not aligned:
         return "math"
     return "efficient"
 
 
-def attention(
+def _flash_has_a_kernel(query: Tensor, capability: tuple[int, int], dropout: float) -> bool:
+    width = query.shape[-1]
+    if capability < _FLASH_SINCE or width > _FLASH_HEAD_DIM:
+        return False
+    return capability not in _SMALL_SHARED_MEMORY or width <= 192 or (width > 224 and not dropout)
+
+
+def _efficient_alignment(capability: tuple[int, int], *, half: bool) -> int:
+    """Head dimensions are a multiple of it. Source: minimum_gemm_alignment."""
+    if half:
+        return 8 if capability >= (7, 0) else 1
+    return 4 if capability >= (8, 0) else 1
+
+
+def attention(  # noqa: PLR0917 - as the function that it stands for
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
@@ -51,15 +84,16 @@ def attention(
         query, key, value = (x.to(dtype) if x.dtype == torch.float32 else x for x in (query, key, value))
         if attn_mask is not None and attn_mask.is_floating_point():
             attn_mask = attn_mask.to(dtype)
-    kernel = kernel_of(query, key, value, attn_mask, grouped=enable_gqa and query.shape[1] != key.shape[1])
+    grouped = enable_gqa and query.shape[1] != key.shape[1]
+    kernel = kernel_of(query, key, value, attn_mask, grouped=grouped, causal=is_causal, dropout=dropout_p)
     if kernel == "flash":
         return flash(query, key, value, dropout_p, causal=is_causal, scale=scale)
     if kernel == "efficient":
-        mask = _bias(attn_mask, query, key)
+        mask = _aligned(_in_numbers(attn_mask, query.dtype), query, key)
         keeps = query.requires_grad or key.requires_grad or value.requires_grad
         out: Tensor = _efficient(query, key, value, mask, keeps, dropout_p, is_causal, scale=scale)[0]
         return out
-    mask = _bias(attn_mask, query, key)
+    mask = _in_numbers(attn_mask, query.dtype)
     whole: Tensor = _math(query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa)[0]
     return whole
 
@@ -76,12 +110,20 @@ def flash(query: Tensor, key: Tensor, value: Tensor, dropout: float, *, causal: 
     return out[..., :width] if pad else out
 
 
-def _bias(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
-    """A boolean mask becomes one of numbers; it is spread over heads and rows without a copy."""
+def _in_numbers(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """A boolean mask becomes one of numbers to add."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.where(mask, 0.0, torch.scalar_tensor(float("-inf"), dtype=dtype))
+
+
+def _aligned(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+    """Rows begin at multiples of 8 numbers: else there is a padded copy. It is spread over heads and rows without one."""
     if mask is None:
         return None
-    if mask.dtype == torch.bool:
-        mask = torch.full_like(mask, 0.0, dtype=query.dtype).masked_fill_(mask.logical_not(), float("-inf"))
+    if mask.stride(-1) != 1 or any(stride % _ALIGNMENT for stride in mask.stride()[:-1]):
+        width = mask.shape[-1]
+        mask = functional.pad(mask, (0, _ALIGNMENT - width % _ALIGNMENT))[..., :width]
     return mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
 
 

@@ -11,10 +11,15 @@ from fullstep.lab.trace.worker.compat.unit import Unit
 _capability = (9, 0)
 
 
-def say_capability(capability: tuple[int, int]) -> None:
+def say_capability(of_card: tuple[int, int]) -> None:
     """CUDA compute capability of the card, for example (9, 0)."""
-    global _capability  # noqa: PLW0603
-    _capability = capability
+    global _capability  # noqa: PLW0603 - what the changed libraries ask has no other place to stand
+    _capability = of_card
+
+
+def capability() -> tuple[int, int]:
+    """Of the card; an H100's where the worksheet names none."""
+    return _capability
 
 
 def _install() -> None:

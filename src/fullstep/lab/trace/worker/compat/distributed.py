@@ -1,4 +1,4 @@
-"""Sharding on fake tensors: meshes are real, the propagation of shardings is not part of the step, and shards are cut without all the others.
+"""Sharding on fake tensors: meshes are real, the propagation of shardings is not part of the step, a shard is cut without all the others.
 
 DeviceMesh reads values of its tensors, which fake ones do not have. DTensor tries operations on tensors of global shape to learn
 the shape of results: on a GPU those allocate nothing.

@@ -37,7 +37,8 @@ def _self_test() -> None:
     seen: list[bool] = []
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = AutoModelForCausalLM.from_config(config)
-        model.model.layers[0].register_forward_pre_hook(lambda _, __, kwargs: seen.append(kwargs["attention_mask"] is None), with_kwargs=True)
+        block = model.model.layers[0]
+        block.register_forward_pre_hook(lambda _, __, kwargs: seen.append(kwargs["attention_mask"] is None), with_kwargs=True)
         ids = torch.zeros(2, 8, dtype=torch.long)
         model(input_ids=ids, use_cache=False)
         say_packed(False)
