@@ -29,6 +29,8 @@ class Oracle(TorchDispatchMode):
             _aten._local_scalar_dense.default: _scalar,
             _aten.nonzero.default: self._nonzero,
             _aten.index.Tensor: self._index,
+            _aten.bincount.default: lambda _, weights=None, minlength=0: torch.empty(max(minlength, 1), dtype=torch.long),
+            _aten.index.Tensor: self._index,
             _aten._grouped_mm.default: _grouped_product,
             _aten.split_with_sizes.default: _split,
             _aten._pin_memory.default: lambda tensor, *_, **__: tensor.clone(),
@@ -59,6 +61,19 @@ class Oracle(TorchDispatchMode):
             places += self._nonzero(each).unbind(1) if each is not None and each.dtype == torch.bool else [each]
         take: Any = _aten.index.Tensor
         taken: Tensor = take(tensor, places)
+        return taken
+
+    def _index(self, tensor: Tensor, indices: list[Tensor | None]) -> Tensor:
+        """A mask among the indices stands for the places where it is set, as it does in torch (``expandTensors``); of a row of flags all are."""
+        places: list[Tensor | None] = []
+        for each in indices:
+            if each is None or each.dtype != torch.bool:
+                places.append(each)
+            elif each.dim() == 1:
+                places.append(torch.empty(each.numel(), dtype=torch.long, device=each.device))
+            else:
+                places += self._nonzero(each).unbind(1)
+        taken: Tensor = _aten.index.Tensor(tensor, places)
         return taken
 
 
