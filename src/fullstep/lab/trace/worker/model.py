@@ -112,26 +112,24 @@ def _hashable(value: Any) -> Any:
     return value
 
 
-def with_fewer(blocks: Blocks, margin: int) -> Blocks:
+def with_fewer(blocks: Blocks) -> Blocks:
     """The same blocks with most of the longest periodic part left out, or as they are where that would save nothing.
 
-    Three periods are kept: the one that stands for the others, and one on either side of it to compare with.
+    Three periods are kept: the one that stands for the others, and one on either side of it to compare with. Before them a period more,
+    since the first block of each kind is in backward the last that uses what all of its kind share, such as a mask; behind them a block
+    more, since the last one has no successor.
 
-    Args:
-        blocks: all of them
-        margin: blocks of the periodic part to keep on either side of the three periods: what a block does may depend on its neighbour
-
-    >>> with_fewer(Blocks("layers", (0,) * 32, tuple(range(32))), 1).kept
+    >>> with_fewer(Blocks("layers", (0,) * 32, tuple(range(32)))).kept
     (0, 1, 2, 30, 31)
-    >>> found = with_fewer(Blocks("layers", (9,) + (0, 0, 1) * 10, tuple(range(31))), 1)
+    >>> found = with_fewer(Blocks("layers", (9,) + (0, 0, 1) * 10, tuple(range(31))))
     >>> found.first, found.length, found.repeated
-    (5, 3, 6)
+    (7, 3, 5)
     """
     found = blocks
     for start, length, covered in _periodic(blocks.kinds) if blocks.alone else ():
-        repeated = (covered - 3 * length - 2 * margin) // length
+        repeated = (covered - 1) // length - 4
         if repeated * length > found.repeated * found.length:
-            first = start + margin + length
+            first = start + 2 * length
             left_out = range(first + length, first + length + repeated * length)
             kept = tuple(index for index in blocks.kept if index not in left_out)
             found = replace(blocks, kept=kept, first=first, length=length, repeated=repeated)

@@ -158,7 +158,8 @@ def _first_difference(source: _Source, run: _Run, other: _Run) -> str:
     for one, two in pairs:
         if source.form(one) != source.form(two):
             return " but ".join(_event_words(source, event) for event in (one, two))
-    return f"block {source.stream.blocks[run.start]} has {run.end - run.start} events but block {source.stream.blocks[other.start]} {other.end - other.start}"
+    ours, theirs = (f"block {source.stream.blocks[each.start]} has {each.end - each.start} events" for each in (run, other))
+    return f"{ours} but {theirs}"
 
 
 def _event_words(source: _Source, event: int) -> str:

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fullstep.errors import UnsupportedError
 from fullstep.job import Settings
-from fullstep.lab.trace.worker import frameworks, kernels, layout, method
+from fullstep.lab.trace.worker import buckets, frameworks, kernels, layout, method
 from fullstep.lab.trace.worker.classes import build_model, config_of, faults_of_class
 from fullstep.lab.trace.worker.data_dependent import Oracle
 from fullstep.lab.trace.worker.model import DTYPES, Blocks, cut, find_blocks, with_fewer
@@ -26,8 +26,6 @@ from fullstep.lab.trace.worker.steps import Program, loss_marked, run_steps
 from fullstep.lab.trace.worker.stream import OUTSIDE, Stream, settle_blocks
 from fullstep.lab.trace.worker.workspaces import Workspaces
 
-_MARGIN = 1
-"""blocks kept on either side of those that are compared: FSDP prefetches from one block to the next"""
 _MICRO_BATCHES = 3
 """first, middle, last: those between are alike"""
 Owner = Callable[[nn.Parameter], int]
@@ -72,7 +70,7 @@ class Run:
 
         def choose(blocks: Blocks) -> Blocks:
             nonlocal chosen
-            chosen = with_fewer(blocks, _MARGIN)
+            chosen = with_fewer(blocks)
             return chosen
 
         try:
@@ -104,7 +102,7 @@ class Run:
             recorder = Recorder(mode, Places(), Workspaces(settings.machine.card))
             recorder.places.learn(adapted, kept, head)
             owner = _owners(kept)
-            spread = self._spread(adapted, kept, recorder, owner)
+            spread = self._spread(adapted, kept, blocks, recorder, owner)
             part = f"{len(kept)} of {len(blocks.kinds)}" if len(kept) < len(blocks.kinds) else str(len(kept))
             self.report(f"tracing {part} blocks")
             self._run(recorder, model, spread, owner)
@@ -114,14 +112,24 @@ class Run:
         settle_blocks(stream)
         return stream, blocks
 
-    def _spread(self, adapted: nn.Module, kept: Sequence[nn.Module], recorder: Recorder, owner: Owner) -> layout.Spread:
+    def _spread(
+        self, adapted: nn.Module, kept: Sequence[nn.Module], blocks: Blocks, recorder: Recorder, owner: Owner
+    ) -> layout.Spread:
         """DDP's buckets are made while the recorder looks; FSDP replaces parameters, which are entered behind it."""
-        if self.settings.layout.strategy == "ddp":
-            _enter_model(recorder, adapted, owner)
-            with recorder:
-                return layout.spread(adapted, kept, self.mesh, self.settings, recorder)
-        spread = layout.spread(adapted, kept, self.mesh, self.settings, recorder)
-        _enter_model(recorder, spread.model, owner)
+        if self.settings.layout.strategy != "ddp":
+            spread = layout.spread(adapted, kept, self.mesh, self.settings, recorder)
+            _enter_model(recorder, spread.model, owner)
+            return spread
+        _enter_model(recorder, adapted, owner)
+        start = len(recorder.stream)
+        with recorder:
+            spread = layout.spread(adapted, kept, self.mesh, self.settings, recorder)
+        if blocks.repeated:
+            trained = buckets.trained_of_whole((p for p in adapted.parameters() if p.requires_grad), owner, blocks)
+            with Recorder(recorder.mode, Places(), Workspaces(None)) as other:
+                aside = layout.spread(trained, (), self.mesh, self.settings, other)
+            buckets.impose(recorder.stream, start, other.stream)
+            del aside
         return spread
 
     def _run(self, recorder: Recorder, base: nn.Module, spread: layout.Spread, owner: Owner) -> None:
