@@ -30,7 +30,6 @@ class Oracle(TorchDispatchMode):
             _aten.nonzero.default: self._nonzero,
             _aten.index.Tensor: self._index,
             _aten.bincount.default: lambda _, weights=None, minlength=0: torch.empty(max(minlength, 1), dtype=torch.long),
-            _aten.index.Tensor: self._index,
             _aten._grouped_mm.default: _grouped_product,
             _aten.split_with_sizes.default: _split,
             _aten._pin_memory.default: lambda tensor, *_, **__: tensor.clone(),
@@ -55,16 +54,7 @@ class Oracle(TorchDispatchMode):
         return torch.empty((max(rows, 1), mask.dim()), dtype=torch.long, device=mask.device)
 
     def _index(self, tensor: Tensor, indices: list[Tensor | None]) -> Tensor:
-        """A mask among the indices stands for the places where it is set, as it does in torch (``expandTensors``)."""
-        places: list[Tensor | None] = []
-        for each in indices:
-            places += self._nonzero(each).unbind(1) if each is not None and each.dtype == torch.bool else [each]
-        take: Any = _aten.index.Tensor
-        taken: Tensor = take(tensor, places)
-        return taken
-
-    def _index(self, tensor: Tensor, indices: list[Tensor | None]) -> Tensor:
-        """A mask among the indices stands for the places where it is set, as it does in torch (``expandTensors``); of a row of flags all are."""
+        """A mask among the indices stands for the places where it is set (torch: ``expandTensors``); of a row of flags all are."""
         places: list[Tensor | None] = []
         for each in indices:
             if each is None or each.dtype != torch.bool:
