@@ -25,7 +25,6 @@ _NOT_TRACED = {
     "adamss": "which sorts the values of weights into clusters; their number decides what is trained",
     "frod": "whose rotation is a sparse matrix, which fake tensors cannot be",
     "shira": "whose adapters are sparse matrices, which fake tensors cannot be",
-    "unilora": "which counts the values of its indices",
     "cpt": "whose loss picks tokens by the values of a mask",
 }
 """kinds that cannot be traced, and why"""
