@@ -52,7 +52,7 @@ def kernel_of(
     widths = {x.shape[-1] for x in (query, key, value)}
     square = not causal or query.shape[-2] == key.shape[-2]
     half = query.dtype != torch.float32
-    if query.shape[1] != key.shape[1] and not grouped:  # heads are broadcast, which no fused kernel does: check_batch_size_and_num_heads_dense
+    if query.shape[1] != key.shape[1] and not grouped:  # check_batch_size_and_num_heads_dense: only math broadcasts
         return "math"
     if half and mask is None and square and len(widths) == 1 and _flash_has_a_kernel(query, capability, dropout):
         return "flash"
