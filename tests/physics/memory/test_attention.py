@@ -50,6 +50,14 @@ def test_efficient_attention_copies_keys_to_all_heads_and_keeps_a_mask(frozen: K
     assert kept(masked, block_of(LLAMA)) == expected
 
 
+@pytest.mark.parametrize("kernel", ["efficient", "eager"])
+def test_keys_of_a_single_head_are_repeated_as_a_view(frozen: Kernels, kernel: Any) -> None:
+    """repeat_kv expands and reshapes: of one head no copy is made."""
+    kernels = frozen._replace(attention=kernel, repeats_keys=True)
+    per_head = TOKENS * 2 * DIM * 2  # a key and a value of 16 bits
+    assert kept(kernels, block_of(LLAMA)) - kept(kernels, block_of(LLAMA | {"num_key_value_heads": 1})) == (HEADS - 1) * per_head
+
+
 def test_two_rows_have_two_masks(frozen: Kernels) -> None:
     masked = frozen._replace(attention="efficient", masked=True, repeats_keys=True)
     assert kept(masked._replace(rows=2), block_of(LLAMA)) == 2 * kept(masked, block_of(LLAMA))
@@ -84,6 +92,15 @@ def test_sinks_in_float32_widen_the_scores_under_autocast(frozen: Kernels) -> No
     block = block_of(LLAMA | {"model_type": "gpt_oss", "head_dim": DIM, "num_local_experts": 2, "num_experts_per_tok": 1})
     more = kept(eager._replace(stored=4), block) - kept(eager._replace(stored=2), block)
     assert more == HEADS * TOKENS**2 * 4  # softmax 4 and a copy 2 instead of one softmax of 2
+
+
+def test_partly_rotated_heads_copy_flashs_output(kernels: Kernels) -> None:
+    """What torch.cat joins of a rotated and an unrotated part lies head by head, and flash's output too: the projection keeps a copy."""
+    partly = LLAMA | {"model_type": "stablelm", "num_key_value_heads": HEADS, "partial_rotary_factor": 0.5}
+    wholly = partly | {"partial_rotary_factor": 1.0}
+    assert kept(kernels, block_of(partly)) - kept(kernels, block_of(wholly)) == TOKENS * HEADS * DIM * 2
+    eager = kernels._replace(attention="eager")
+    assert kept(eager, block_of(partly)) == kept(eager, block_of(wholly))
 
 
 def test_longer_rows_square_eager_scores_and_not_flash(frozen: Kernels) -> None:

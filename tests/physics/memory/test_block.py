@@ -97,10 +97,10 @@ def test_a_block_of_adapters_leaves_their_gradients(eight_billion: EightBillion)
 CONFIGS: dict[str, tuple[dict[str, Any], float]] = {
     # layer norm: input 2, output 2, two statistics; query, key and value in one product; five tensors of gelu_new; dropout masks
     "gpt2": ({"n_embd": 1600, "n_head": 25, "n_layer": 3, "n_positions": 2048}, 8 * 1600 + 8 * 1600 + 4 * 25 + 10 * 6400 + 2 * 1600 + 16),
-    # both norms read one input; the rotated query and key are copies, and the output is made contiguous
+    # both norms read one input; the rotated query and key are copies, and flash's output is kept beside its contiguous copy
     "gpt_neox": (
         {"hidden_size": 4096, "intermediate_size": 16384, "num_attention_heads": 32, "num_hidden_layers": 3},
-        6 * 4096 + 6 * 4096 + 4 * 4096 + 2 * 4096 + 4 * 32 + 4 * 16384 + 16,
+        6 * 4096 + 6 * 4096 + 4 * 4096 + 2 * 2 * 4096 + 4 * 32 + 4 * 16384 + 16,
     ),
     "qwen3": (  # norms of query and key: float32 copy 4 and normalised 2 per element, an inverse root per head
         {"hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128},
@@ -123,7 +123,7 @@ def test_other_blocks_keep(model_type: str) -> None:
     config, per_token = CONFIGS[model_type]
     mapping = {"model": {"config": {"model_type": model_type} | config}, "batch": {"sequence_tokens": 2048}}
     found = profile_of(complete(worksheet_from_mapping(mapping, model_type)))
-    assert found.saved / 2048 == pytest.approx(per_token, rel=0.012)  # contiguous copies of the output are not counted
+    assert found.saved / 2048 == pytest.approx(per_token, rel=0.001)
 
 
 def mixture(**batch: int) -> Job:

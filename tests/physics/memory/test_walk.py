@@ -100,6 +100,14 @@ def test_activation_offload_leaves_two_blocks_on_the_gpu(eight_billion: Make) ->
     assert moments(eight_billion(**keys))["loss"].holdings.activations == 3 * STREAM + T * (6 * h + 4)
 
 
+def test_autocasts_copies_of_adapters_live_until_forward_has_ended(eight_billion: Make) -> None:
+    """Rank 16 on all linears: 41,943,040 elements in float32, two bytes each besides, also where blocks are made again."""
+    lora = {"method__kind": "lora", "method__targets": "all-linear", "step__activation_checkpointing": "full"}
+    assert moments(eight_billion(**lora))["loss"].holdings.temporaries == 2 * 41_943_040
+    assert moments(eight_billion(**lora, precision__adapters="bfloat16"))["loss"].holdings.temporaries == 0
+    assert moments(eight_billion(**lora, precision__autocast=False))["loss"].holdings.temporaries == 0
+
+
 def test_gradients_of_the_first_micro_batch_are_there_in_the_second(eight_billion: Make) -> None:
     found = moments(eight_billion(batch__accumulation=2))
     assert found["forward"].holdings.gradients == 0

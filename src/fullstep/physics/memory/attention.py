@@ -42,8 +42,8 @@ def attention(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
         transformers 5.23, integrations/sdpa_attention.py, eager_attention_forward; derivatives.yaml of torch 2.13
 
     Valid:
-        to the byte on traces of llama, qwen, gemma, mixtral, deepseek; contiguous copies of the output (phi, gpt_neox, phi3) and float32
-            queries and keys (gptj) are not counted: 0.5 to 1 % below those traces. The efficient kernel's own workspace is not counted
+        to the byte on traces of llama, qwen, gemma, mixtral, deepseek; float32 queries and keys (gptj) are not counted: 0.5 to 1 % below
+            those traces. The efficient kernel's own workspace is not counted
     """
     shape = parts.block.attention
     latent = shape.kind == "latent"
@@ -56,7 +56,7 @@ def attention(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
         longer = 1 + kernels.extra_keys / kernels.sequence_tokens
         key, value = (tape.op((tensor,), tape.size(tensor) * longer, trains=True) for tensor in (key, value))
     grouped = groups < shape.heads
-    if grouped and kernels.repeats_keys and not (kernels.attention == "eager" and groups == 1):
+    if grouped and kernels.repeats_keys and groups > 1:  # of one head the repeated ones are a view
         key, value = (tape.op((tensor,), tape.size(tensor) * shape.heads / groups) for tensor in (key, value))
         grouped = False
     if kernels.attention == "eager":
@@ -72,15 +72,19 @@ def attention(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
 def _in_one_kernel(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Parts, *, grouped: bool) -> int:
     """flash or efficient: keeps its three inputs, its output, a float32 log-sum-exp per row and head, and the mask.
 
-    Backward sums the queries' gradient in float32; where keys are grouped it makes gradients of keys and values for all heads first.
+    Flash's output lies in memory as the queries do. Where these were joined of a rotated and an unrotated part (torch.cat), that is head by
+    head, and the class copies it to token by token for the projection. Backward sums the queries' gradient in float32; where keys are
+    grouped it makes gradients of keys and values for all heads first.
     """
     shape, tokens, compute = parts.block.attention, kernels.tokens, kernels.compute
     width = shape.heads * shape.head_dim
-    return tape.op(
+    output = tape.op(
         heads, tokens * shape.heads * shape.value_head_dim * compute, saves=heads, saves_output=True,
         extra_saved=FLOAT32 * tokens * shape.heads + _mask_bytes(kernels),
         backward_work=tokens * width * (FLOAT32 + (2 * compute if grouped else 0)),
     )  # fmt: skip
+    joined = kernels.attention == "flash" and 0 < shape.rotary_fraction < 1 and not kernels.fused
+    return tape.op((output,), tape.size(output)) if joined else output
 
 
 def _in_compute_dtype(tape: Tape, kernels: Kernels, tensor: int, width: int) -> int:

@@ -10,7 +10,7 @@ from fullstep.hardware import device_overheads
 from fullstep.job import Job
 from fullstep.models import Block, ModelShape
 from fullstep.physics.memory.block import block_profile
-from fullstep.physics.memory.choices import block_kernels, compute_bytes, loss_habit, residual_bytes
+from fullstep.physics.memory.choices import FUSED_KERNELS, block_kernels, compute_bytes, loss_habit, residual_bytes
 from fullstep.physics.memory.framework import is_reentrant, output_bytes_per_logit, prefetches_units, stacks_experts
 from fullstep.physics.memory.head import LossHabit, head_profile
 from fullstep.physics.memory.kernels import Kernels
@@ -23,7 +23,7 @@ from fullstep.physics.memory.sharding import (
     Shares,
     Units,
 )
-from fullstep.physics.memory.weights import Trainable
+from fullstep.physics.memory.weights import ADAPTER_KINDS_ON_LINEARS, Trainable, adapter_elements
 from fullstep.quantities import DTYPE_BYTES
 
 
@@ -141,7 +141,18 @@ def _block_costs(job: Job, index: int, kernels: Kernels, units: Units, *, gather
         reduced=units.block_gradients[index] * units.reduce_factor if sharded else 0.0,
         gradients_left=gradients_left,
         copies=_copied_elements(job, block) * compute if _copies_weights(job, compute) else 0.0,
+        adapter_copies=_adapter_copies(job, block, compute),
     )
+
+
+def _adapter_copies(job: Job, block: Block, compute: int) -> float:
+    """Autocast's copies of one block's low-rank adapters. FSDP has gathered them in the compute dtype, a fused kernel takes them as they
+    are, and what is added to a parameter instead of a product (``changed_parameter``) is cast there."""
+    copied = job.precision.autocast and DTYPE_BYTES[job.precision.adapters] > compute and not job.layout.is_fsdp
+    if not copied or job.method.kind not in ADAPTER_KINDS_ON_LINEARS or job.step.framework in FUSED_KERNELS:
+        return 0.0
+    stacks = stacks_experts(job)
+    return float(sum(adapter_elements(linear, job.method) for linear in block.linears if not (stacks and linear.stacked)) * compute)
 
 
 def _copied_elements(job: Job, block: Block) -> float:

@@ -10,7 +10,8 @@ from fullstep.physics.memory.head import LossHabit
 from fullstep.physics.memory.kernels import FLOAT32, AdapterKernels, AttentionKernel, Kernels
 from fullstep.quantities import DTYPE_BYTES
 
-_FUSED_KERNELS = ("fms_acceleration", "unsloth")
+FUSED_KERNELS = ("fms_acceleration", "unsloth")
+"""frameworks whose kernels join a base's product with its adapter's"""
 FLASH_HEAD_DIM = 256
 """largest head that torch's flash kernel takes"""
 
@@ -97,7 +98,7 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         masked=kernel == "efficient" and is_masked(job, block),
         extra_keys=method.rank if method.kind == "prefix_tuning" else 0,
         repeats_keys=repeats_keys(job, kernel),
-        fused=step.framework in _FUSED_KERNELS,
+        fused=step.framework in FUSED_KERNELS,
         compile=step.compile,
         joins_heads=step.framework == "litgpt" and method.kind in ("full", "lora", "qlora"),
         stacks_experts=stacks_experts(job),

@@ -32,6 +32,8 @@ class BlockCosts(NamedTuple):
     """of its weights' gradients, once its backward has ended"""
     copies: float
     """low-precision copies of its weights that autocast makes and backward needs"""
+    adapter_copies: float
+    """the same of its adapters, which train: they live until forward has ended"""
 
 
 class RootCosts(NamedTuple):

@@ -30,7 +30,7 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
         kept = kept_before(scene, mark.before) + scene.stream
         remembers = not mark.checkpointed and scene.checkpointing != "selective"
         work = costs.profile.forward_peak if remembers else costs.profile.forward_peak_unsaved
-        copies = costs.copies + _alive_copies(scene, mark.before)
+        copies = costs.copies + costs.adapter_copies + _alive_copies(scene, mark.before)
         following = _neighbour(scene, mark.position, 1)
         gathered = _copied_out(scene, mark) if scene.copies_out else _gathered(scene, costs, following)
         scene.note(
@@ -128,7 +128,7 @@ def _block_backward(scene: Scene, mark: Landmark, totals: dict[tuple[int, bool],
     keeps, work, own = _work_of_backward(scene, costs.profile, checkpointed=mark.checkpointed)
     kept += keeps
     earlier, later = _neighbour(scene, mark.position, -1), _neighbour(scene, mark.position, 1)
-    work += _saved_copies(scene, mark.before) + costs.copies
+    work += _saved_copies(scene, mark.before) + costs.copies + costs.adapter_copies
     work += later.reduced if later is not None and scene.prefetches else 0.0
     phase = BlockPhase(kept, retained, work)
     if sum(phase) > sum(scene.block_phase):
@@ -199,12 +199,14 @@ def _alive_copies(scene: Scene, counts: Counts) -> float:
     """Copies of earlier blocks that are alive in forward."""
     if scene.caches_copies:
         return sum(scene.blocks[kind].copies * count for kind, _, count in counts)
-    return _saved_copies(scene, counts)
+    made_again = sum(scene.blocks[kind].adapter_copies * count for kind, checkpointed, count in counts if checkpointed)
+    return _saved_copies(scene, counts) + made_again
 
 
 def _saved_copies(scene: Scene, counts: Counts) -> float:
     """Autocast's copies that blocks without checkpointing keep for backward."""
-    return sum(scene.blocks[kind].copies * count for kind, checkpointed, count in counts if not checkpointed)
+    kept = [(scene.blocks[kind], count) for kind, checkpointed, count in counts if not checkpointed]
+    return sum((costs.copies + costs.adapter_copies) * count for costs, count in kept)
 
 
 def walk_step(scene: Scene, *, accumulates: bool, old_gradients: float) -> tuple[Instant, ...]:
