@@ -34,7 +34,7 @@ def refuse(settings: Settings) -> list[Fault]:
         found = f"true with {layout.strategy} on {layout.data_parallel} data-parallel ranks: torch offloads shards of FSDP2 alone"
         faults.append(Fault("layout.offload_parameters", found, "false, or layout.strategy = fsdp", "`fullstep estimate` covers it."))
     if layout.offload_optimizer and not (layout.offload_parameters and layout.is_fsdp):
-        found = "true by itself: FSDP2 offloads parameters, gradients and states together, and torchao's optimizer on the host is not traced"
+        found = "true by itself: FSDP2 offloads parameters, gradients and states together; torchao's optimizer on the host is not traced"
         allowed = "false, or layout.offload_parameters = true with fsdp"
         faults.append(Fault("layout.offload_optimizer", found, allowed, "`fullstep estimate` covers it."))
     return faults
