@@ -45,17 +45,18 @@ class PackedLinear(nn.Linear):
     Args:
         layer: whose place it takes
         dtype: in which the product is computed
+        storage: dtype that the packed bytes pass for; FSDP takes floating-point parameters alone
         twice: scales are quantized as well
     """
 
-    def __init__(self, layer: nn.Linear, dtype: torch.dtype, *, twice: bool) -> None:
+    def __init__(self, layer: nn.Linear, dtype: torch.dtype, storage: torch.dtype, *, twice: bool) -> None:
         nn.Module.__init__(self)
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self.compute_dtype = dtype
         self.quantized_from = layer.weight.dtype
         self.twice = twice
         elements = layer.weight.numel()
-        packed = torch.empty(((elements + 1) // 2, 1), dtype=torch.uint8)
+        packed = torch.empty((-(-elements // (2 * storage.itemsize)), 1), dtype=storage)
         self.weight = nn.Parameter(packed, requires_grad=False)
         named: Any = self.weight
         named.compress_statistics, named.quant_type = twice, "nf4"
@@ -98,19 +99,22 @@ class PackedLinear(nn.Linear):
         return out.to(given)
 
 
-def quantize(model: nn.Module, *, keep: Sequence[nn.Module | None], dtype: torch.dtype, twice: bool) -> None:
+def quantize(
+    model: nn.Module, *, keep: Sequence[nn.Module | None], dtype: torch.dtype, storage: torch.dtype = torch.uint8, twice: bool
+) -> None:  # fmt: skip
     """Every ``nn.Linear`` of the model but ``keep`` (the head) becomes a packed one, and peft takes them for those of bitsandbytes.
 
     Args:
         model: of transformers
         keep: layers that stay as they are
         dtype: in which products are computed
+        storage: bnb_4bit_quant_storage of transformers
         twice: scales are quantized as well
     """
     for name, module in list(model.named_modules()):
         if type(module) is nn.Linear and not any(module is each for each in keep):
             parent = model.get_submodule(name.rpartition(".")[0])
-            setattr(parent, name.rpartition(".")[2], PackedLinear(module, dtype, twice=twice))
+            setattr(parent, name.rpartition(".")[2], PackedLinear(module, dtype, storage, twice=twice))
     known: Any = model
     known.is_loaded_in_4bit = True
     _stand_in_for_bitsandbytes()

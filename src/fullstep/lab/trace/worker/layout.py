@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from fullstep.errors import Fault
 from fullstep.job.job import Settings
+from fullstep.lab.trace.worker.flat_shards import shard_flat
 from fullstep.lab.trace.worker.model import DTYPES
 from fullstep.lab.trace.worker.offload import offload_shards
 from fullstep.lab.trace.worker.recorder import Recorder
@@ -45,8 +46,10 @@ def refuse(settings: Settings) -> list[Fault]:
     faults = []
     if layout.strategy not in TRACED_STRATEGIES:
         faults.append(_cannot("strategy", f'"{layout.strategy}"', ", ".join(TRACED_STRATEGIES)))
-    elif layout.is_fsdp and layout.implementation not in ("fsdp2", "torch"):
-        faults.append(_cannot("implementation", f'"{layout.implementation}"', "fsdp2"))
+    elif layout.is_fsdp and layout.implementation not in ("fsdp2", "fsdp1", "torch"):
+        faults.append(_cannot("implementation", f'"{layout.implementation}"', "fsdp2, fsdp1"))
+    if layout.implementation == "fsdp1":
+        faults += _refuse_flat(settings)
     faults += [
         _cannot(name, str(getattr(layout, name)), "1") for name in ("pipeline", "context", "expert") if getattr(layout, name) > 1
     ]  # fmt: skip
@@ -54,6 +57,19 @@ def refuse(settings: Settings) -> list[Fault]:
         faults.append(_cannot("tensor", f"{layout.tensor} together with {layout.strategy}", "1, or with fsdp, hsdp or one replica"))
     if layout.tensor > 1 and settings.method.kind != "full":
         faults.append(_cannot("tensor", f'{layout.tensor} together with method.kind "{settings.method.kind}"', "1, or method.kind = full"))
+    return faults
+
+
+def _refuse_flat(settings: Settings) -> list[Fault]:
+    """What the trace does of FSDP2 alone."""
+    layout = settings.layout
+    faults = []
+    if type(layout.reshard_after_forward) is int:
+        faults.append(_cannot("reshard_after_forward", f"{layout.reshard_after_forward} with fsdp1", "true, false"))
+    if layout.offload_parameters:
+        faults.append(_cannot("offload_parameters", "true with fsdp1", "false, or layout.implementation = fsdp2"))
+    if layout.tensor > 1:
+        faults.append(_cannot("tensor", f"{layout.tensor} with fsdp1", "1, or layout.implementation = fsdp2"))
     return faults
 
 
@@ -94,6 +110,8 @@ def spread(model: nn.Module, blocks: Sequence[nn.Module], mesh: Mesh, settings: 
     """
     if mesh.tensor is not None:
         cut_tensors(model, mesh.tensor)
+    if settings.layout.implementation == "fsdp1" and mesh.data is not None:
+        return Spread(*shard_flat(model, blocks, mesh.data, settings))
     if settings.layout.is_fsdp and mesh.data is not None:
         return _fully_sharded(model, blocks, mesh.data, settings, recorder)
     if settings.layout.strategy == "ddp":

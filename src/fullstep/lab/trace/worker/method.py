@@ -140,7 +140,9 @@ def _four_bit(model: nn.Module, settings: Settings) -> None:
     """Packs the base; all is frozen, and what is not packed goes to float32 if so stated, as ``prepare_model_for_kbit_training`` does."""
     method = settings.method
     head = getattr(model, "get_output_embeddings", lambda: None)()
-    quantize(model, keep=(head,), dtype=DTYPES[settings.precision.compute], twice=method.double_quantization)
+    compute = DTYPES[settings.precision.compute]
+    storage = compute if settings.layout.is_fsdp else torch.uint8
+    quantize(model, keep=(head,), dtype=compute, storage=storage, twice=method.double_quantization)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
         if method.upcast_unquantized and parameter.dtype in (torch.float16, torch.bfloat16):

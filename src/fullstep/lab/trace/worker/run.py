@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -17,6 +16,7 @@ from fullstep.job import Settings
 from fullstep.lab.trace.worker import buckets, frameworks, kernels, layout, method
 from fullstep.lab.trace.worker.classes import build_model, config_of, faults_of_class
 from fullstep.lab.trace.worker.data_dependent import Oracle
+from fullstep.lab.trace.worker.four_bit import PackedLinear
 from fullstep.lab.trace.worker.model import DTYPES, Blocks, cut, find_blocks, with_fewer
 from fullstep.lab.trace.worker.optimizers import build_optimizer
 from fullstep.lab.trace.worker.places import Places
@@ -28,8 +28,8 @@ from fullstep.lab.trace.worker.workspaces import Workspaces
 
 _MICRO_BATCHES = 3
 """first, middle, last: those between are alike"""
-Owner = Callable[[nn.Parameter], int]
-"""from a parameter to its block"""
+Owner = Callable[[nn.Parameter | nn.Module], int]
+"""from a parameter or module to its block"""
 
 
 @dataclass(slots=True)
@@ -165,34 +165,42 @@ def _told_apart(settings: Settings) -> Callable[[str, int], object]:
 
 def _counts(adapted: nn.Module, kept: Sequence[nn.Module], blocks: Blocks) -> tuple[int, int]:
     """(all, trained) parameters of the whole model; packed weights count as the elements that they stand for."""
-    stretch = kept[blocks.first : blocks.first + blocks.length] if blocks.repeated else []
-    every = _elements(adapted) + blocks.repeated * sum(map(_elements, stretch))
-    trained = _trained(adapted) + blocks.repeated * sum(map(_trained, stretch))
+    every, trained = _elements(adapted), _trained(adapted)
+    if blocks.repeated:
+        end = blocks.first + blocks.length
+        elsewhere = {id(p) for block in (*kept[: blocks.first], *kept[end:]) for p in block.parameters()}  # shared weights are there once
+        for block in kept[blocks.first : end]:
+            every += blocks.repeated * _elements(block, elsewhere)
+            trained += blocks.repeated * _trained(block, elsewhere)
     return every, trained
 
 
-def _elements(model: nn.Module) -> int:
+def _elements(model: nn.Module, without: Collection[int] = ()) -> int:
     seen: dict[int, int] = {}
     for module in model.modules():
         for parameter in module._parameters.values():
-            if parameter is not None:
-                packed = parameter.dtype == torch.uint8
+            if parameter is not None and id(parameter) not in without:
+                packed = isinstance(module, PackedLinear) and parameter is module.weight
                 seen[id(parameter)] = module.in_features * module.out_features if packed else parameter.numel()
     return sum(seen.values())
 
 
-def _trained(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+def _trained(model: nn.Module, without: Collection[int] = ()) -> int:
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad and id(parameter) not in without)
 
 
 def _owners(blocks: Sequence[nn.Module]) -> Owner:
-    """From a parameter to its block, also after FSDP has put another one in its place."""
+    """From a parameter or module to its block, also after FSDP has put another one in its place; what blocks share belongs to none."""
     known: dict[int, int] = {}
 
-    def find(parameter: nn.Parameter) -> int:
-        if id(parameter) not in known:
-            known.update({id(p): index for index, block in enumerate(blocks) for p in block.parameters()})
-        return known.setdefault(id(parameter), OUTSIDE)
+    def find(part: nn.Parameter | nn.Module) -> int:
+        if id(part) not in known:
+            found: dict[int, int] = {}
+            for index, block in enumerate(blocks):
+                for each in (*block.parameters(), *block.modules()):
+                    found[id(each)] = OUTSIDE if id(each) in found else index
+            known.update(found)
+        return known.setdefault(id(part), OUTSIDE)
 
     return find
 
@@ -203,7 +211,6 @@ def _enter_model(recorder: Recorder, model: nn.Module, owner: Owner) -> None:
     recorder.hold((p for _, p in named), "weights", lambda at: owner(named[at][1]), lambda at: named[at][0].rpartition(".")[0])
     for name, module in model.named_modules():
         buffers = [buffer for buffer in module._buffers.values() if buffer is not None]
-        weight = next(module.parameters(recurse=False), None)
-        block = OUTSIDE if weight is None else owner(weight)
-        holding = "weights" if weight is not None and weight.dtype == torch.uint8 else "buffers"
+        block = owner(module)
+        holding = "weights" if isinstance(module, PackedLinear) else "buffers"
         recorder.hold(buffers, holding, lambda _, block=block: block, lambda _, name=name: name)  # type: ignore[misc]
