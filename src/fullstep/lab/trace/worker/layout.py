@@ -132,7 +132,7 @@ def _fully_sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMe
     }
     if layout.offload_parameters:
         keys["offload_policy"] = offload_shards(recorder)
-    _label_reduced(recorder)
+    _label_traffic(recorder)
     for block in blocks:
         fully_shard(block, **keys)
     fully_shard(model, **keys)
@@ -147,17 +147,23 @@ def _fully_sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMe
     return Spread(model, syncs)
 
 
-def _label_reduced(recorder: Recorder) -> None:
-    """Whole gradients of a unit are gradients, until they are reduced."""
+def _label_traffic(recorder: Recorder) -> None:
+    """What a unit gathers are gathered parameters; its whole gradients are gradients, until they are reduced."""
     from torch.distributed.fsdp._fully_shard import _fsdp_param_group  # noqa: PLC0415
 
-    reduce = _fsdp_param_group.foreach_reduce
+    gather, reduce = _fsdp_param_group.foreach_all_gather, _fsdp_param_group.foreach_reduce
 
-    def labelled(params: Any, gradients: list[Tensor], *rest: Any) -> Any:
+    def gathered(*args: Any) -> Any:
+        result = gather(*args)
+        if result is not None:
+            recorder.hold([result.all_gather_output], "gathered_parameters")
+        return result
+
+    def reduced(params: Any, gradients: list[Tensor], *rest: Any) -> Any:
         recorder.hold(gradients, "gradients")
         return reduce(params, gradients, *rest)
 
-    _fsdp_param_group.foreach_reduce = labelled
+    _fsdp_param_group.foreach_all_gather, _fsdp_param_group.foreach_reduce = gathered, reduced
 
 
 class _Silent:
