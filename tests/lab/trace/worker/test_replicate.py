@@ -282,6 +282,14 @@ def test_a_tensor_that_a_block_releases_and_none_of_its_like_made_is_found() -> 
         replicate(stream, Repetition(2, 1, 4))
 
 
+def test_a_tensor_made_of_those_of_many_blocks_is_found() -> None:
+    """Its size follows from how many blocks there are: the routers' logits, joined for the loss that balances experts."""
+    stream = Program(PLAIN, 5).written()
+    stream.joins = "aten.cat.default in model"
+    with pytest.raises(NotAlikeError, match="joins tensors of many"):
+        replicate(stream, PLAIN.kept._replace(times=2))
+
+
 def test_nothing_to_repeat_is_the_stream_itself() -> None:
     stream = Program(PLAIN, 3).written()
     assert replicate(stream, Repetition(0, 1, 0)) is stream

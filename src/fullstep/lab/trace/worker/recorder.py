@@ -21,6 +21,7 @@ from fullstep.lab.trace.worker.workspaces import Workspaces
 
 _DEVICE_OF = torch.ops.prim.device.default
 _aten = torch.ops.aten
+_JOIN = frozenset((_aten.cat.default, _aten.stack.default))
 _IN_PLACE_ON_A_GPU = frozenset(
     (_aten.add.Tensor, _aten.scatter.src, _aten.scatter.value, _aten.index_put.default, _aten.index_add.default, _aten.scatter_add.default)
 )
@@ -158,6 +159,8 @@ class Recorder(TorchDispatchMode):
         if self._by_tensor and block == OUTSIDE:
             block = self._block_of_inputs(args)
         record = self._storages.enter(out, str(func), place.name, self.places.line(sequence), block)
+        if func in _JOIN and len({self._block_of_inputs((each,)) for each in args[0]} - {OUTSIDE}) > 2:
+            self.stream.joins = f"{func} in {place.name or 'the step'}"
         if place.in_loss or place is self.places.loss:
             record.holding = "logits_and_loss"
         elif func is _aten._to_copy.default and self.holding_of(args[0]) == "weights":

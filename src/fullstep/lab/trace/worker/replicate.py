@@ -50,10 +50,12 @@ def replicate(stream: Stream, repetition: Repetition) -> Stream:
         repetition: what to repeat; there is one stretch more of the same kind on either side of it
 
     Raises:
-        NotAlikeError: the stretch and its neighbours do not behave alike
+        NotAlikeError: the stretch and its neighbours do not behave alike, or a tensor is made of those of all blocks
     """
     if not repetition.times:
         return stream
+    if stream.joins:
+        raise NotAlikeError(f"{stream.joins} joins tensors of many blocks")
     source = _Source(stream, repetition)
     runs = list(source.runs())
     _check_order(source, runs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -21,26 +22,21 @@ class Segment(NamedTuple):
     phase: str
 
 
+@dataclass(slots=True, eq=False)
 class TensorRecord:
     """One allocation: a storage from when it is made or filled to when it is let go."""
 
-    __slots__ = ("block", "dtype", "holding", "line", "module", "operation", "segment", "shape", "size_bytes")
-
-    def __init__(
-        self, size_bytes: int, shape: tuple[int, ...], dtype: str, operation: str, module: str, line: str | tuple[str, int], segment: int,
-        block: int, holding: str = "",
-    ) -> None:  # fmt: skip
-        self.size_bytes = size_bytes
-        self.shape = shape
-        self.dtype = dtype
-        self.operation = operation
-        self.module = module
-        self.line = line
-        self.segment = segment
-        self.block = block
-        """that was at work; for what is made outside the blocks, the one that its inputs belong to"""
-        self.holding = holding
-        """one of the ledger's holdings; empty: follows from when it was made and let go"""
+    size_bytes: int
+    shape: tuple[int, ...]
+    dtype: str
+    operation: str
+    module: str
+    line: str | tuple[str, int]
+    segment: int
+    block: int
+    """that was at work; for what is made outside the blocks, the one that its inputs belong to"""
+    holding: str = ""
+    """one of the ledger's holdings; empty: follows from when it was made and let go"""
 
     def moved(self, blocks: int) -> TensorRecord:
         """The same of another block, so many further up."""
@@ -55,7 +51,7 @@ class TensorRecord:
 class Stream:
     """Events as parallel lists: they are many."""
 
-    __slots__ = ("blocks", "flops", "segment_of_event", "segments", "sizes", "streams", "tensors", "which")
+    __slots__ = ("blocks", "flops", "joins", "segment_of_event", "segments", "sizes", "streams", "tensors", "which")
 
     def __init__(self) -> None:
         self.which: list[int] = []
@@ -70,6 +66,8 @@ class Stream:
         self.tensors: list[TensorRecord] = []
         self.flops: dict[tuple[int, int], int] = {}
         """floating-point operations by (segment, block)"""
+        self.joins = ""
+        """operation that made one tensor of those of many blocks: its size follows from how many there are; empty: there was none"""
 
     def append(self, tensor: int, size_bytes: int, stream: int, block: int, segment: int) -> None:
         self.which.append(tensor)
