@@ -62,7 +62,6 @@ def config_of(config: Mapping[str, Any]) -> Any:
         raise UnsupportedError(
             Fault("model config: model_type", f"{model_type!r} is not a causal language model in transformers {__version__}", "one that is")
         )
-    _require_fit(MODEL_FOR_CAUSAL_LM_MAPPING[type(found)], found, text)
     found.use_cache = False
     return found
 
@@ -72,19 +71,6 @@ def _language_part(config: Any) -> Any:
         return config.get_text_config()
     except ValueError:  # it has two of them
         return config
-
-
-def _require_fit(model_class: Any, config: Any, text: Any) -> None:
-    """A few classes are built from a part of the config under which transformers lists them, and transformers cannot do so either."""
-    wanted = model_class.config_class
-    if not isinstance(config, wanted) and not isinstance(text, wanted):
-        raise UnsupportedError(
-            Fault(
-                "model config: model_type",
-                f"{config.model_type!r}: {model_class.__name__} is built from a {wanted.__name__}, not from a {type(config).__name__}",
-                "a model type whose causal language model is built from its config",
-            )
-        )
 
 
 def _out_of_proportion(keys: Mapping[str, Any], where: str = "model config") -> Iterator[Fault]:
@@ -120,9 +106,7 @@ def build_model(config: Any, dtype: torch.dtype, attention: str) -> nn.Module:
         at = _line_of_class(error)
         if at is None:
             raise
-        found = f"the class of {config.model_type!r} cannot be built from it: {_in_one_line(error)} ({at})"
-        remedy = "A key that the line reads may be missing."
-        raise InputError(Fault("model config", found, "keys and sizes that go together", remedy)) from error
+        raise InputError(_unbuilt(config, f"{_in_one_line(error)} ({at})")) from error
     _require_weights(model)
     if attention == "flash":
         for module in model.modules():
@@ -131,6 +115,17 @@ def build_model(config: Any, dtype: torch.dtype, attention: str) -> nn.Module:
     model.config.use_cache = False  # type: ignore[union-attr]
     model.train()
     return model
+
+
+def _unbuilt(config: Any, why: str) -> Fault:
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING  # noqa: PLC0415
+
+    model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    found = f"{model_class.__name__} cannot be built from it: {why}"
+    wanted: type = model_class.config_class
+    if isinstance(config, wanted):
+        return Fault("model config", found, "keys and sizes that go together", "A key that the line reads may be missing.")
+    return Fault("model config", found, f"the keys of a {wanted.__name__}, from which the class is built")
 
 
 def _from_config(config: Any, dtype: torch.dtype, implementations: Sequence[str | None]) -> nn.Module:
