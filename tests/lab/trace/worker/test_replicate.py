@@ -282,6 +282,13 @@ def test_a_tensor_that_a_block_releases_and_none_of_its_like_made_is_found() -> 
         replicate(stream, Repetition(2, 1, 4))
 
 
+def test_a_block_that_computes_more_is_found() -> None:
+    stream = Program(PLAIN, 5).written()
+    stream.flops[stream.segments.index(Segment(2, 0, "forward")), 3] += 1
+    with pytest.raises(NotAlikeError, match="compute more"):
+        replicate(stream, PLAIN.kept._replace(times=2))
+
+
 def test_a_tensor_made_of_those_of_many_blocks_is_found() -> None:
     """Its size follows from how many blocks there are: the routers' logits, joined for the loss that balances experts."""
     stream = Program(PLAIN, 5).written()

@@ -59,6 +59,7 @@ def replicate(stream: Stream, repetition: Repetition) -> Stream:
     source = _Source(stream, repetition)
     runs = list(source.runs())
     _check_order(source, runs)
+    _check_flops(source)
     return _Writer(source).written(runs)
 
 
@@ -149,6 +150,16 @@ def _check_outside(source: _Source, run: _Run) -> None:
                 found[zone].add((segment, (owner - first) % length, ordinal))
         if found[_MIDDLE] and not found[_BEFORE] == found[_MIDDLE] == found[_BEHIND]:
             raise NotAlikeError(f"{source.place_words(run)}: tensors of some blocks are released outside of them, of others not")
+
+
+def _check_flops(source: _Source) -> None:
+    """The stretches compute as much, in every phase."""
+    first, length, _ = source.repetition
+    found: dict[int, dict[tuple[int, int], int]] = {_BEFORE: {}, _MIDDLE: {}, _BEHIND: {}, _FAR: {}}
+    for (segment, block), operations in source.stream.flops.items():
+        found[source.zone(block)][segment, (block - first) % length] = operations
+    if not found[_BEFORE] == found[_MIDDLE] == found[_BEHIND]:
+        raise NotAlikeError("some blocks compute more than others")
 
 
 def _forms(source: _Source, run: _Run) -> list[_Form]:
