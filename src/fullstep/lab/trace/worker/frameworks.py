@@ -53,10 +53,10 @@ def notes(settings: Settings) -> list[Caution]:
 
 
 def _norm_of(module: nn.Module) -> Any:
-    weight = module.weight
+    width = module.weight.numel()  # FSDP puts a shard in the place of the weight
 
     def forward(x: Tensor) -> Tensor:
-        return FusedRmsNorm.apply(x, weight, weight.numel())
+        return FusedRmsNorm.apply(x, module.weight, width)
 
     return forward
 
