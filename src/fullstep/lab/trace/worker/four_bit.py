@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 _BLOCK = 64
 _OUTER_BLOCK = 256
@@ -51,7 +52,7 @@ class PackedLinear(nn.Linear):
 
     def __init__(self, layer: nn.Linear, dtype: torch.dtype, storage: torch.dtype, *, twice: bool) -> None:
         nn.Module.__init__(self)
-        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.out_features, self.in_features = layer.weight.shape if isinstance(layer, nn.Linear) else reversed(layer.weight.shape)
         self.compute_dtype = dtype
         self.quantized_from = layer.weight.dtype
         self.twice = twice
@@ -102,7 +103,7 @@ class PackedLinear(nn.Linear):
 def quantize(
     model: nn.Module, *, keep: Sequence[nn.Module | None], dtype: torch.dtype, storage: torch.dtype = torch.uint8, twice: bool
 ) -> None:  # fmt: skip
-    """Every ``nn.Linear`` of the model but ``keep`` (the head) becomes a packed one, and peft takes them for those of bitsandbytes.
+    """Every ``nn.Linear`` and ``Conv1D`` (gpt2) but ``keep`` (the head) becomes a packed one, and peft takes them for those of bitsandbytes.
 
     Args:
         model: of transformers
@@ -112,7 +113,7 @@ def quantize(
         twice: scales are quantized as well
     """
     for name, module in list(model.named_modules()):
-        if type(module) is nn.Linear and not any(module is each for each in keep):
+        if type(module) in (nn.Linear, Conv1D) and not any(module is each for each in keep):
             parent = model.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], PackedLinear(module, dtype, storage, twice=twice))
     known: Any = model

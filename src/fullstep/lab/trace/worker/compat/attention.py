@@ -96,7 +96,8 @@ def attention(  # noqa: PLR0917 - as the function that it stands for
         out: Tensor = _efficient(query, key, value, mask, keeps, dropout_p, is_causal, scale=scale)[0]
         return out
     mask = _in_numbers(attn_mask, query.dtype)
-    whole: Tensor = _math(query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa)[0]
+    with torch.autocast("cpu", enabled=False):  # attention as a whole is on autocast's list, so that within it nothing is cast
+        whole: Tensor = _math(query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa)[0]
     return whole
 
 
