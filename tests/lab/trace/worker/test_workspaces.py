@@ -117,6 +117,19 @@ def test_the_keys_are_divided_less_often_the_more_heads_there_are() -> None:
     assert Workspaces(None).inside(EFFICIENT, (x, x, x, x), None) == [4 * 64 * 1024 + 4 * 64 * elements]
 
 
+def test_the_gradient_of_an_embedding() -> None:
+    """4,096 tokens, all of them different at most: 4,096 rows and 409 for tens of equal ones, in float32; lists of 8-byte numbers."""
+    gradient = torch.empty(1, 4096, 2048, dtype=torch.bfloat16, device="meta")
+    tokens = torch.empty(1, 4096, dtype=torch.long, device="meta")
+    rows = 409 + 4096
+    backward = torch.ops.aten.embedding_dense_backward.default
+    spaces = Workspaces(None)
+    assert spaces.inside(backward, (gradient, tokens, 128256, -1, False), None) == [rows * 2048 * 4 + 8 * (3 * 4096 + 2 * 4096 + rows)]
+    few = 409 + 1000
+    assert spaces.inside(backward, (gradient, tokens, 1000, -1, False), None) == [few * 2048 * 4 + 8 * (3 * 4096 + 2 * 1000 + few)]
+    assert spaces.inside(backward, (gradient[:, :3072], tokens[:, :3072], 128256, -1, False), None) == []
+
+
 @pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "bf16"), (torch.float16, "f16"), (torch.float32, "f32")])
 @pytest.mark.parametrize(("of_card", "arch"), [((8, 0), 80), ((7, 5), 75), ((7, 0), 70)])
 def test_tiles_are_those_that_the_header_lists(dtype: torch.dtype, name: str, of_card: tuple[int, int], arch: int) -> None:

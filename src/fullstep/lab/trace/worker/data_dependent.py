@@ -86,7 +86,7 @@ def _grouped_product(
 ) -> Tensor:
     """The shape of a grouped matrix product, for any dtype: rows of ``a`` by groups, or the sum over rows by group, or batched."""
     dtype = out_dtype or a.dtype
-    shapes = {
+    shapes: dict[tuple[int, int], Callable[[], tuple[int, ...]]] = {
         (2, 3): lambda: (a.shape[0], b.shape[2]),
         (2, 2): lambda: (offs.shape[0], a.shape[0], b.shape[1]),  # type: ignore[union-attr]
         (3, 2): lambda: (a.shape[1], b.shape[1]),

@@ -2,7 +2,8 @@
 
 Sources: flash-attention csrc/flash_attn/flash_api.cpp (mha_bwd: dq_accum, softmax_d, expanded dk and dv);
 aten/src/ATen/native/transformers/cuda/attention_backward.cu and mem_eff_attention/kernel_backward.h, kernels/cutlassB.h (workspace_size,
-delta, dispatch_cutlassB); aten/src/ATen/native/cuda/Reduce.cuh; cuBLAS: one workspace per handle.
+delta, dispatch_cutlassB); aten/src/ATen/native/cuda/Reduce.cuh; aten/src/ATen/native/cuda/Embedding.cu and EmbeddingBackwardKernel.cu;
+cuBLAS: one workspace per handle.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ _MOST_HEADS_SPLIT = 200
 """the memory-efficient kernel divides the keys so often that rows times heads times parts stays below it, where gradients need a buffer"""
 _HEADER_BYTES = 16
 """of a tile of the query's gradient: a lock, a counter, padding"""
+_MOST_TOKENS_UNSORTED = 3072
+"""up to here the gradient of an embedding is added up without sorting"""
+_TOKENS_PER_SUM = 10
 
 
 class Workspaces:
@@ -43,6 +47,7 @@ class Workspaces:
         self._inside: dict[Any, Callable[[Sequence[Any], Any], list[int]]] = {
             _aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
             _aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
+            _aten.embedding_dense_backward.default: _embedding_backward,
             _aten.sum.dim_IntList: self._column_sum,
         }
 
@@ -112,6 +117,17 @@ def _efficient_tile(dtype: torch.dtype, width: int) -> tuple[int, int, bool]:
     if half and since_ampere and width <= 128:
         return (64, 64, False) if small else (128, 128, True)
     return 128, 64, half and width <= 128
+
+
+def _embedding_backward(args: Sequence[Any], out: Any) -> list[int]:
+    """Tokens are sorted, and up to 10 alike are summed into a float32 row; there are rows for the case that all tokens differ."""
+    gradient, indices, vocabulary = args[:3]
+    tokens = indices.numel()
+    if tokens <= _MOST_TOKENS_UNSORTED:
+        return []
+    different = min(tokens, vocabulary)
+    rows = tokens // _TOKENS_PER_SUM + different
+    return [indices.element_size() * (3 * tokens + 2 * different + rows) + 4 * rows * gradient.shape[-1]]
 
 
 def _copied(gradient: Tensor) -> int:
