@@ -18,7 +18,7 @@ BLOCKS = IN * OUT // 64
 
 
 def layer(*, twice: bool, bias: bool = False, dtype: torch.dtype = torch.bfloat16) -> PackedLinear:
-    return PackedLinear(nn.Linear(IN, OUT, bias=bias, dtype=torch.bfloat16), dtype, twice=twice)
+    return PackedLinear(nn.Linear(IN, OUT, bias=bias, dtype=torch.bfloat16), dtype, torch.uint8, twice=twice)
 
 
 @pytest.mark.parametrize(
