@@ -113,14 +113,16 @@ def _targets(model: nn.Module, stated: Any, kind: str) -> Any:
     """As stated; else None where peft has a default for this model type or needs none; else all linear layers."""
     if stated is not None:
         return stated if isinstance(stated, str) else list(stated)
-    from peft import PeftType  # noqa: PLC0415
-    from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING  # noqa: PLC0415
-
     if kind in ("trainable_tokens", "adaption_prompt", "shadow", *VIRTUAL_TOKENS):
         return None
-    table = getattr(PEFT_TYPE_TO_TUNER_MAPPING[PeftType(kind.upper())], "target_module_mapping", None)
+    from peft import PeftType  # noqa: PLC0415
+    from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING  # noqa: PLC0415
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING  # noqa: PLC0415
+
+    tuner = PEFT_TYPE_TO_TUNER_MAPPING[PeftType(kind.upper())]
+    table = TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING if kind == "ia3" else getattr(tuner, "target_module_mapping", {})
     config: Any = model.config
-    return None if table and config.model_type in table else "all-linear"
+    return None if config.model_type in table else "all-linear"
 
 
 def _ia3_keys(model: nn.Module, targets: Any) -> dict[str, Any]:
