@@ -70,6 +70,8 @@ class AttentionPlan:
     """one learned number per head in the softmax"""
     eager_softmax: Literal["float32", "scores", "plain"] = "float32"
     """see :class:`fullstep.models.shape.Attention`"""
+    broadcasts_keys: bool = False
+    """see :class:`fullstep.models.shape.Attention`; where there is one head of keys"""
     latent: bool = False
     """multi-head latent attention (DeepSeek): keys and values through a low rank"""
     rotary: float | str = 1.0

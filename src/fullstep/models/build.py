@@ -104,6 +104,7 @@ def _block(reader: ConfigReader, hidden: int, heads: Heads, kind: _Kind, *, mixe
         sinks=plan.sinks,
         eager_softmax=plan.eager_softmax,
         supports_sdpa=architecture.supports_sdpa,
+        broadcasts_keys=plan.broadcasts_keys and heads.key_value == 1 < heads.query,
     )
     return Block(
         label=_label(kind, plan, mixed=mixed),

@@ -100,6 +100,8 @@ class Attention:
     """dtype in which the eager code takes the softmax: float32 (most), that of the scores, or unsaid (float32 under autocast)"""
     supports_sdpa: bool = True
     """False: the class in transformers 5 has no sdpa path and runs eager unless flash is asked for"""
+    broadcasts_keys: bool = False
+    """its sdpa path hands torch one head of keys for all queries without saying that they are grouped: no fused kernel takes that"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,20 @@ def test_eager_keeps_float32_shares_and_their_copy(frozen: Kernels) -> None:
     assert kept(eager, block_of(LLAMA)) == expected
 
 
+def test_torchs_own_math_works_in_float32(frozen: Kernels) -> None:
+    """Kept: scaled queries and keys, values, and the softmax of every pair of tokens and head, 4 bytes each."""
+    math = frozen._replace(attention="math", repeats_keys=True)
+    expected = 4 * TOKENS * (HEADS + 1 + 1) * DIM + 4 * HEADS * TOKENS**2
+    assert kept(math, block_of(LLAMA | {"num_key_value_heads": 1})) == expected
+
+
+def test_joined_heads_in_float32_are_cast_for_the_kernel(frozen: Kernels) -> None:
+    """A 4-bit layer gives float32 under autocast: three 16-bit copies are kept, not the 4-byte product that they were cut from."""
+    gpt2 = block_of({"model_type": "gpt2", "n_embd": HIDDEN, "n_head": HEADS, "n_layer": 1})
+    wide = frozen._replace(autocast=True, residual=4, stored=4, quantized=True)
+    assert kept(wide, gpt2) == TOKENS * (3 * 2 * HIDDEN + 2 * HIDDEN + 4 * HEADS)
+
+
 def test_eager_names_its_scores_until_the_softmax_is_done(frozen: Kernels) -> None:
     """At the softmax: 16-bit scores, their float32 copy and the softmax, where each is 2, 4 and 4 bytes per pair of tokens and head."""
     few, many = 100, 200

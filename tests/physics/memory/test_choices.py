@@ -50,7 +50,8 @@ def test_bytes_of_activations(eight_billion: Make, keys: dict[str, Any], compute
         ({"batch__packed": False}, "efficient"),  # a mask
         ({"batch__packed": False, "step__attention": "flash"}, "flash"),  # padding is cut out instead
         ({"step__attention": "eager"}, "eager"),
-        ({"precision__weights": "float32", "precision__compute": "float32"}, "eager"),  # grouped keys in float32: whole score matrices
+        ({"precision__weights": "float32", "precision__compute": "float32"}, "math"),  # grouped keys in float32: whole score matrices
+        ({"model__name": "tiiuae/falcon-7b"}, "math"),  # one head of keys, which its class does not say to be grouped
         ({"precision__weights": "float32", "precision__compute": "float32", "step__framework_version": "4.52.0"}, "efficient"),
         ({"method__kind": "prefix_tuning"}, "efficient"),
     ],

@@ -101,6 +101,16 @@ def test_activations(kernels: Kernels, name: str, saved: int) -> None:
     assert tape.play().saved == ELEMENTS * saved
 
 
+def test_gelu_new_of_float32_makes_no_wider_copy(kernels: Kernels) -> None:
+    """4-bit layers give float32: four tensors of 4 bytes. Of 16 bits: half of x in 2, and in 4 a copy of x, tanh and 1 + tanh."""
+    wide, narrow = Tape(ELEMENTS * 4), Tape(ELEMENTS * 2)
+    autocast = kernels._replace(autocast=True)
+    for tape in (wide, narrow):
+        tape.op((activation(tape, autocast, 0, "gelu_new", ELEMENTS),), 1)
+    assert wide.play().saved == ELEMENTS * 4 * 4
+    assert narrow.play().saved == ELEMENTS * (2 + 3 * 4)
+
+
 def test_relu_keeps_its_output(kernels: Kernels) -> None:
     tape = Tape(ELEMENTS * 2)
     inner = activation(tape, kernels, 0, "relu")

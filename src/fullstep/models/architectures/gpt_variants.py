@@ -87,7 +87,8 @@ GPT_VARIANTS = (
         keys={"intermediate_size": "ffn_hidden_size", "hidden_act": "activation"},
         derive=_falcon,
         attention=AttentionPlan(
-            fused="query_key_value", output="dense", bias="bias", output_bias="bias", alibi="alibi", eager_softmax="scores"
+            fused="query_key_value", output="dense", bias="bias", output_bias="bias", alibi="alibi", eager_softmax="scores",
+            broadcasts_keys=True,
         ),
         feed_forward=FeedForwardPlan(gated=False, up="dense_h_to_4h", down="dense_4h_to_h", bias="bias"),
         norms=(("attention_input", True), ("feed_forward_input", "two_norms")),

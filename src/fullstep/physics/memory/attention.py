@@ -61,6 +61,8 @@ def attention(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
         grouped = False
     if kernels.attention == "eager":
         mixed = _eager(tape, kernels, (query, key, value), parts)
+    elif kernels.attention == "math":
+        mixed = _math(tape, kernels, (query, key, value), parts)
     else:
         mixed = _in_one_kernel(tape, kernels, (query, key, value), parts, grouped=grouped)
     inner = parts.norms.get("attention_inner")
@@ -108,11 +110,13 @@ def _standard_heads(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> 
     joins = kernels.joins_heads and "query" not in norms and (fused is not None or "value" in linears)
     if fused is not None or joins:
         together = linear(tape, kernels, source, fused) if fused is not None and not joins else _joined_heads(tape, kernels, source, parts)
-        rotated = shape.rotary_fraction > 0
-        # views of one tensor, unless rotation makes new ones; the value stays a view and keeps the whole alive
-        value = together
-        query = tape.op((together,), tokens * query_width * compute if rotated else 0, view=not rotated)
-        key = tape.op((together,), tokens * key_width * compute if rotated else 0, view=not rotated)
+        value_width = shape.key_value_heads * shape.value_head_dim
+        cast = kernels.autocast and tape.size(together) > tokens * (query_width + key_width + value_width) * compute
+        copied = shape.rotary_fraction > 0 or cast
+        # views of one tensor, unless rotation or autocast makes new ones; the value stays a view of it and keeps the whole alive
+        value = tape.op((together,), tokens * value_width * compute) if cast else together
+        query = tape.op((together,), tokens * query_width * compute if copied else 0, view=not copied)
+        key = tape.op((together,), tokens * key_width * compute if copied else 0, view=not copied)
         return query, key, value
     query = linear(tape, kernels, source, linears["query"])
     key = linear(tape, kernels, source, linears["key"])
@@ -195,3 +199,23 @@ def _eager(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Par
     if parts.block.dropouts:
         shares = tape.op((shares,), cells * compute, extra_saved=cells)
     return tape.op((shares, value), kernels.tokens * shape.heads * shape.value_head_dim * compute, saves=(shares, value))
+
+
+def _math(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Parts) -> int:
+    """torch's own attention where no fused kernel fits, all in float32: scaled queries and keys, values and the softmax are kept.
+
+    Source: aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math.
+    """
+    shape, widening = parts.block.attention, FLOAT32 / kernels.compute
+    groups = shape.key_value_heads
+    widths = (shape.heads * shape.head_dim, groups * shape.head_dim, groups * shape.value_head_dim)
+    query, key, value = (
+        tensor if widening == 1 else tape.op((tensor,), kernels.tokens * width * FLOAT32)
+        for tensor, width in zip(heads, widths, strict=True)
+    )
+    query, key = (tape.op((tensor,), tape.size(tensor)) for tensor in (query, key))
+    cells = float(kernels.rows * shape.heads * kernels.sequence_tokens**2 * FLOAT32)
+    scores = tape.op((query, key), cells, saves=(query, key))
+    shares = tape.op((scores,), cells, saves_output=True)
+    mixed = tape.op((shares, value), kernels.tokens * shape.heads * shape.value_head_dim * FLOAT32, saves=(shares, value))
+    return mixed if widening == 1 else tape.op((mixed,), tape.size(mixed) / widening)

@@ -109,7 +109,9 @@ def _dense(tape: Tape, kernels: Kernels, source: int, parts: Parts, *, prefix: s
         gate = activation(tape, kernels, linear(tape, kernels, source, linears[prefix + "gate"], tokens), name)
         inner = product(tape, gate, linear(tape, kernels, source, linears[prefix + "up"], tokens))
     else:
-        inner = activation(tape, kernels, linear(tape, kernels, source, linears[prefix + "up"], tokens), name)
+        up = linears[prefix + "up"]
+        elements = up.outputs * (kernels.tokens if tokens is None else tokens)
+        inner = activation(tape, kernels, linear(tape, kernels, source, up, tokens), name, elements)
     return linear(tape, kernels, inner, linears[prefix + "down"], tokens)
 
 

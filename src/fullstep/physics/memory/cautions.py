@@ -41,7 +41,10 @@ def _stacked_experts(job: Job) -> list[Caution]:
 def _whole_scores(job: Job) -> list[Caution]:
     """Attention that was not asked to be eager, but keeps rows x heads x length x length all the same."""
     compute = compute_bytes(job)
-    if job.step.attention == "eager" or not any(attention_kernel(job, block, compute) == "eager" for block in job.shape.blocks):
+    if job.step.attention == "eager" or not any(attention_kernel(job, block, compute) in ("eager", "math") for block in job.shape.blocks):
         return []
-    why = "this class has no sdpa path" if not job.shape.blocks[0].attention.supports_sdpa else "grouped keys in float32 have no kernel"
+    shape = job.shape.blocks[0].attention
+    why = "this class has no sdpa path" if not shape.supports_sdpa else "grouped keys in float32 have no kernel"
+    if shape.broadcasts_keys:
+        why = "one head of keys that this class does not say to be grouped has no kernel"
     return [Caution("F104", f"attention keeps whole score matrices ({why}): flash attention, or 16-bit compute, does not")]

@@ -57,8 +57,9 @@ def is_masked(job: Job, block: Block) -> bool:
 def attention_kernel(job: Job, block: Block, compute: int) -> AttentionKernel:
     """The kernel that CUDA takes under sdpa: flash for 16-bit heads up to 256 without a mask; a mask or float32 makes it the efficient one.
 
-    That one takes no grouped keys: without a mask transformers (from 4.53) asks for them, and float32 falls back to whole score
-    matrices. Classes without an sdpa path, and ALiBi, run eager unless flash was asked for.
+    That one takes no grouped keys: without a mask transformers (from 4.53) asks for them, and float32 falls back to math, which makes whole
+    score matrices. So does one head of keys where the class does not say that they are grouped. Classes without an sdpa path, and ALiBi,
+    run eager unless flash was asked for.
     """
     shape = block.attention
     if job.step.attention == "eager":
@@ -67,9 +68,11 @@ def attention_kernel(job: Job, block: Block, compute: int) -> AttentionKernel:
         return "flash"
     if shape.alibi or not shape.supports_sdpa:
         return "eager"
+    if shape.broadcasts_keys:
+        return "math"
     grouped = shape.key_value_heads < shape.heads
     if compute == FLOAT32 and grouped and not is_masked(job, block) and asks_for_grouped_keys(job):
-        return "eager"
+        return "math"
     if compute == FLOAT32 or is_masked(job, block) or shape.head_dim > FLASH_HEAD_DIM or shape.value_head_dim != shape.head_dim:
         return "efficient"
     return "flash"

@@ -35,13 +35,13 @@ def asks_for_grouped_keys(job: Job) -> bool:
 def repeats_keys(job: Job, kernel: str) -> bool:
     """Keys and values are copied out to all heads before attention.
 
-    Always in eager and efficient attention. Under sdpa in transformers before 4.53 (later enable_gqa is used) and in torch-native
-    code; under flash in the classes of ``REPEATS_KEYS_UNDER_FLASH`` before 4.48.
+    Always in eager and efficient attention and in torch's own math (which does it itself). Under sdpa in transformers before 4.53 (later
+    enable_gqa is used) and in torch-native code; under flash in the classes of ``REPEATS_KEYS_UNDER_FLASH`` before 4.48.
 
     Source:
         transformers, integrations/sdpa_attention.py; models/mistral/modeling_mistral.py of 4.47 and 4.48
     """
-    if kernel in ("eager", "efficient"):
+    if kernel in ("eager", "efficient", "math"):
         return True
     hugging_face = job.step.framework in HUGGING_FACE
     if job.step.attention == "flash":

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 FLOAT32 = 4
 """bytes of one element"""
 
-AttentionKernel = Literal["eager", "flash", "efficient"]
+AttentionKernel = Literal["eager", "flash", "efficient", "math"]
 
 
 class AdapterKernels(NamedTuple):
@@ -70,6 +70,6 @@ class Kernels(NamedTuple):
 
     def in_one_row(self) -> Kernels:
         """The same with all tokens in one row, where nothing hangs on how they are split: one profile then serves many micro-batches."""
-        if self.attention == "eager" or self.masked or self.extra_keys:
+        if self.attention in ("eager", "math") or self.masked or self.extra_keys:
             return self
         return self._replace(rows=1, sequence_tokens=self.tokens)

@@ -120,18 +120,19 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     return adapted(tape, kernels, (source, given, output), shape, tokens) if adapts else output
 
 
-def activation(tape: Tape, kernels: Kernels, source: int, name: str) -> int:
+def activation(tape: Tape, kernels: Kernels, source: int, name: str, elements: float | None = None) -> int:
     """torch's fused activations keep their input (relu: its output); those written out in Python keep more.
 
     gelu_new keeps four: its input (for the cube), half of it, tanh, and tanh + 1; the next product keeps its output besides. Under
-    autocast the power in it, and what follows it, is float32.
+    autocast the power in it, and what follows it, is float32. ``elements``: of the input, which 4-bit layers may give in float32 already;
+    None: as many as it has in the compute dtype.
 
     Source:
         transformers, activations.py NewGELUActivation; torch's derivatives.yaml (silu, gelu, threshold)
     """
     size = tape.size(source)
     if name in _COMPOSITE_ACTIVATIONS:
-        wide = size * FLOAT32 / kernels.compute if kernels.autocast else size
+        wide = (size / kernels.compute if elements is None else elements) * FLOAT32 if kernels.autocast else size
         cube = source if wide == size else tape.op((source,), wide)
         half = tape.op((source,), size)
         inner = tape.op((cube,), wide, saves=(cube,), forward_work=wide, backward_work=wide)

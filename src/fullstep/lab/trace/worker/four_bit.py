@@ -103,7 +103,7 @@ class PackedLinear(nn.Linear):
 def quantize(
     model: nn.Module, *, keep: Sequence[nn.Module | None], dtype: torch.dtype, storage: torch.dtype = torch.uint8, twice: bool
 ) -> None:  # fmt: skip
-    """Every ``nn.Linear`` and ``Conv1D`` (gpt2) but ``keep`` (the head) becomes a packed one, and peft takes them for bitsandbytes ones.
+    """Every ``nn.Linear`` and ``Conv1D`` but ``keep`` (the head) becomes a packed one, and peft takes them for those of bitsandbytes.
 
     Args:
         model: of transformers
