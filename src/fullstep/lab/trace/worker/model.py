@@ -16,6 +16,8 @@ LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "decod
 """names under which configs and classes of transformers state how many blocks there are"""
 _NUMBERS = ("layer_idx", "layer_id", "layer_number", "block_idx", "idx", "seed")
 """attributes that say which block it is, and nothing about what it computes"""
+_LISTS_OF_NUMBERS = ("layers", "layer_ids", "layer_indices")
+"""ends of the names of lists that say which blocks are of a kind"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ def cut(model: nn.Module, blocks: Blocks) -> list[nn.Module]:
     parent = model.get_submodule(blocks.path.rpartition(".")[0])
     setattr(parent, blocks.path.rpartition(".")[2], nn.ModuleList(kept))
     _count_anew(parent, blocks)
+    _shorten_lists(parent, blocks)
     for config in {id(found): found for module in model.modules() if (found := getattr(module, "config", None)) is not None}.values():
         if any(getattr(config, name, None) == len(blocks.kinds) for name in LAYER_COUNTS):
             _count_anew(config, blocks)
@@ -179,7 +182,13 @@ def _count_anew(holder: Any, blocks: Blocks) -> None:
             setattr(holder, name, len(blocks.kept))
 
 
-def _shorten_lists(config: Any, blocks: Blocks) -> None:
-    for name, value in list(vars(config).items()):
-        if isinstance(value, (list, tuple)) and len(value) == len(blocks.kinds):
-            setattr(config, name, type(value)(value[index] for index in blocks.kept))
+def _shorten_lists(holder: Any, blocks: Blocks) -> None:
+    """Lists with an entry for each block lose those of blocks that are left out; lists of blocks by number give the new ones."""
+    whole = len(blocks.kinds)
+    for name, value in list(vars(holder).items()):
+        if not isinstance(value, (list, tuple)):
+            continue
+        if name.endswith(_LISTS_OF_NUMBERS) and all(type(each) is int for each in value) and list(value) == sorted(set(value)):
+            setattr(holder, name, type(value)(new for new, old in enumerate(blocks.kept) if old in value))
+        elif len(value) == whole:
+            setattr(holder, name, type(value)(value[index] for index in blocks.kept))
