@@ -49,7 +49,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fsdp without sync and reshard": (
         _LLAMA, {**_FSDP, "layout.reshard_after_forward": False, "layout.sync_every_micro_batch": False, "batch.accumulation": 2},
     ),
-    "hsdp, adafactor": (_LLAMA, {"layout.strategy": "hsdp", "machine.gpus": 4, "machine.nodes": 2, "optimizer.name": "adafactor"}),
+    "hsdp, one by one": (
+        _LLAMA, {"layout.strategy": "hsdp", "machine.gpus": 4, "machine.nodes": 2, "optimizer.implementation": "single"},
+    ),
+    "adafactor": (_GPT2, {"optimizer.name": "adafactor"}),
     "ddp": (_LLAMA, {"layout.strategy": "ddp", "machine.gpus": 4}),
     "muon": (_LLAMA, {"optimizer.name": "muon"}),
     "lion, parameter by parameter": (_GPT2, {"optimizer.name": "lion", "step.gradients_cleared": "before_backward"}),
