@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from accuracy_scores import Outcome, Score, Summary, by_group, by_tier, judge, summarize
 from known_gaps import Gap, gap_of
 from published_cases import Case
+from traced_cases import score_traces, traced_peaks, traced_rows
 
 from fullstep.quantities import GIB
 
@@ -43,6 +45,8 @@ def page(cases: Sequence[Case], outcome: Outcome, gaps: Sequence[Gap]) -> str:
         _verdicts(outcome),
         "## By source\n",
         _group_table(outcome),
+        "## Traces beside the estimates\n",
+        _traces(cases, outcome),
         "## Worksheets refused\n",
         _refusals(outcome),
         f"## The {LARGEST} largest errors\n",
@@ -113,6 +117,24 @@ def _refusals(outcome: Outcome) -> str:
         for refusal in outcome.refusals
     ]
     return _table(("case", "why"), rows, left=2)
+
+
+def _traces(cases: Sequence[Case], outcome: Outcome) -> str:
+    """The same published peaks against one traced step of the real class."""
+    estimated = {(score.case.name, score.counter): score.estimated_bytes.likely for score in outcome.scores}
+    peaks = traced_peaks()
+    scores = score_traces(estimated, peaks, cases)
+    refused = Counter(peak.refused.partition(",")[0].partition(" with ")[0] for peak in peaks.values() if peak.refused)
+    head = ("source", "counter", "peaks", "estimates' mean error", "traces' mean error", "trace, worst under", "trace, worst over")
+    why = "; ".join(f"{text} ({count})" for text, count in refused.most_common())
+    runs = len({score.case.name for score in scores})
+    intro = (
+        f"{runs} of the {len(cases)} runs were traced ([how](trace.md)), with the installed versions of the libraries,"
+        " which are newer than those of most sources. Reserved is the replay of the traced stream through the allocator's model; device"
+        " adds context and communicators."
+    )
+    rest = f"Not traced: {why or 'none'}; not tried: {len(cases) - len(peaks)}.\n"
+    return "\n".join((f"{intro}\n", _table(head, traced_rows(scores), left=2), rest))
 
 
 def _refused_in_short(outcome: Outcome) -> str:

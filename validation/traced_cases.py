@@ -94,7 +94,7 @@ def _counters(case: Case, peak: TracedPeak) -> dict[str, float]:
     }
 
 
-def rows(scores: Sequence[TracedScore]) -> Iterator[tuple[str, ...]]:
+def traced_rows(scores: Sequence[TracedScore]) -> Iterator[tuple[str, ...]]:
     """Table rows: source, counter, peaks, mean errors of both, worst of the trace; the last rows over all sources by counter."""
     keys = sorted({(score.case.group, score.counter) for score in scores}, key=lambda key: (key[0], COUNTERS.index(key[1])))
     for group, counter in keys:
@@ -146,7 +146,8 @@ def _peak(name: str, answer: Mapping[str, Any]) -> TracedPeak:
 
 def _minutes(case: Case) -> bool:
     """Adapters under FSDP1 are traced block by block and come last."""
-    return case.worksheet.get("layout", {}).get("implementation") == "fsdp1" and case.worksheet.get("method", {}).get("kind", "full") != "full"
+    adapter: bool = case.worksheet.get("method", {}).get("kind", "full") != "full"
+    return adapter and bool(case.worksheet.get("layout", {}).get("implementation") == "fsdp1")
 
 
 def main() -> int:
@@ -155,6 +156,7 @@ def main() -> int:
     with KEPT.open("w", encoding="utf-8") as file:
         for number, peak in enumerate(retrace(cases), 1):
             file.write(json.dumps(peak._asdict()) + "\n")
+            file.flush()
             size = f"{peak.allocated_peak_bytes / 2**30:.2f} GiB" if not peak.refused else peak.refused[:100]
             print(f"{number}/{len(cases)} {peak.case}: {size}", flush=True)
     return 0
