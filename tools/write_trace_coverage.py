@@ -199,7 +199,7 @@ def page(data: Data) -> str:
     lines = [
         "# Which classes a trace covers",
         "",
-        "Written by `make trace-coverage`; do not edit.",
+        "Written by `make retrace`; do not edit.",
         "",
         f"Every class that transformers {data['transformers']} lists as a causal language model, from its default config",
         f"cut to {BLOCKS} blocks: full fine-tuning in bfloat16 with AdamW, one row of {TOKENS} tokens, two optimizer steps, at most",
