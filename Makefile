@@ -54,7 +54,7 @@ test: $(TEST_READY) lint ## all checks and tests (what continuous integration ru
 	$(BIN)/pytest
 
 test-quick: $(QUICK_READY) ## the tests that need neither torch nor transformers
-	$(BIN)/pytest -m 'not real_classes'
+	$(BIN)/pytest -m 'not real_classes' --ignore=src/fullstep/lab/trace/worker --ignore=tests/lab/trace/worker
 
 test-slow: $(QUICK_READY) ## a deep search for worksheets that break an invariant: minutes
 	EXAMPLES=2500 $(BIN)/pytest tests/physics/test_invariants.py
