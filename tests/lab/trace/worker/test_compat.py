@@ -51,7 +51,7 @@ def test_units_have_names_of_their_own_and_a_reason() -> None:
     assert len({unit.name for unit in UNITS}) == len(UNITS)
     assert all(unit.why for unit in UNITS)
     imposed = {unit.name for unit in UNITS if unit.imposes_cuda}
-    assert imposed == {"attention", "fused_on_cuda", "autocast", "capabilities"}
+    assert imposed == {"attention", "fused_on_cuda", "autocast", "capabilities", "linear_algebra"}
 
 
 # attention
