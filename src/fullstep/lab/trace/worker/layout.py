@@ -207,7 +207,7 @@ def _replicated(model: nn.Module, settings: Settings, recorder: Recorder) -> Spr
     before = len(recorder.stream.tensors)
     wrapped = DistributedDataParallel(model, **keys)
     for record in recorder.stream.tensors[before:]:
-        record.holding = record.holding or "gradients"
+        record.holding = record.holding or "buffers"
     wrapped.register_comm_hook(None, lambda _, bucket: _reduced(bucket))
     syncs_all = settings.layout.sync_every_micro_batch
 

@@ -161,10 +161,10 @@ class Recorder(TorchDispatchMode):
         record = self._storages.enter(out, str(func), place.name, self.places.line(sequence), block)
         if func in _JOIN and len({self._block_of_inputs((each,)) for each in args[0]} - {OUTSIDE}) > 2:
             self.stream.joins = f"{func} in {place.name or 'the step'}"
-        if place.in_loss or place is self.places.loss:
-            record.holding = "logits_and_loss"
-        elif func is _aten._to_copy.default and self.holding_of(args[0]) == "weights":
+        if func is _aten._to_copy.default and self.holding_of(args[0]) == "weights":
             record.holding = "temporaries"
+        elif place.in_loss or place is self.places.loss:
+            record.holding = "logits_and_loss"
 
     def _block_of_inputs(self, args: Any) -> int:
         for each in args:
