@@ -135,3 +135,16 @@ def test_habits_of_the_loss(eight_billion: Make) -> None:
     old = loss_habit(eight_billion(step__framework_version="4.45.0"))
     assert (old.copies_shifted, old.holds_logits) == (True, False)
     assert not loss_habit(eight_billion(step__framework="torchtune")).holds_logits
+
+
+@pytest.mark.parametrize(
+    ("keys", "stored"),
+    [
+        ({"precision__weights": "float32"}, 4),
+        ({"precision__weights": "float32", "layout__strategy": "fsdp", "machine__gpus": 8}, 2),  # as they are gathered
+        (QLORA, 4),  # what is not packed was upcast
+    ],
+)
+def test_bytes_of_weights_as_a_block_reads_them(eight_billion: Make, keys: dict[str, Any], stored: int) -> None:
+    job = eight_billion(**keys)
+    assert block_kernels(job, job.shape.blocks[0]).stored == stored

@@ -90,7 +90,7 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         compute=compute,
         residual=residual_bytes(job),
         autocast=precision.autocast,
-        stored=FLOAT32 if method.is_quantized and method.upcast_unquantized else DTYPE_BYTES[precision.weights],
+        stored=_stored_bytes(job, compute),
         trains_weights=method.kind == "full",
         new_gradient=new,
         gradient_work=work,
@@ -106,6 +106,14 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         joins_heads=step.framework == "litgpt" and method.kind in ("full", "lora", "qlora"),
         stacks_experts=stacks_experts(job),
     )
+
+
+def _stored_bytes(job: Job, compute: int) -> int:
+    """Bytes per element of the weights as a block reads them: what FSDP gathered, or what was upcast around 4-bit layers."""
+    if job.method.is_quantized and job.method.upcast_unquantized:
+        return FLOAT32
+    stored = DTYPE_BYTES[job.precision.weights]
+    return min(stored, compute) if job.layout.is_fsdp else stored
 
 
 def gradient_sizes(job: Job) -> tuple[int, int]:
