@@ -74,7 +74,10 @@ def test_torchs_own_math_works_in_float32(frozen: Kernels) -> None:
     """Kept: scaled queries and keys, values, and the softmax of every pair of tokens and head, 4 bytes each."""
     math = frozen._replace(attention="math", repeats_keys=True)
     expected = 4 * TOKENS * (HEADS + 1 + 1) * DIM + 4 * HEADS * TOKENS**2
-    assert kept(math, block_of(LLAMA | {"num_key_value_heads": 1})) == expected
+    single = block_of(LLAMA | {"num_key_value_heads": 1})
+    assert kept(math, single) == expected
+    spread = 4 * TOKENS * 2 * (HEADS - 1) * DIM  # of two rows a product over all heads has to copy the one of keys and of values
+    assert kept(math._replace(rows=2), single) == 2 * (expected + spread)
 
 
 def test_joined_heads_in_float32_are_cast_for_the_kernel(frozen: Kernels) -> None:

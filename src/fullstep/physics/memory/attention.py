@@ -214,6 +214,8 @@ def _math(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Part
         for tensor, width in zip(heads, widths, strict=True)
     )
     query, key = (tape.op((tensor,), tape.size(tensor)) for tensor in (query, key))
+    if kernels.rows > 1 and tape.size(key) < tape.size(query):  # spread over all heads for the product; of one row that is a view
+        key, value = (tape.op((tensor,), tape.size(tensor) * shape.heads / groups) for tensor in (key, value))
     cells = float(kernels.rows * shape.heads * kernels.sequence_tokens**2 * FLOAT32)
     scores = tape.op((query, key), cells, saves=(query, key))
     shares = tape.op((scores,), cells, saves_output=True)
