@@ -99,18 +99,18 @@ CAUTIONS: dict[str, CautionKind] = {
     ),
     "F121": CautionKind(
         "A library's version was not tested",
-        "The trace changes libraries in a few named places, so that a step runs on fake tensors as it would on CUDA. Their self-tests passed"
-        " with the versions that the decision on the tracer lists; with others the figures may be off without a sign.",
+        "The trace changes libraries in a few named places, so that a step runs on fake tensors as it would on CUDA. Their self-tests"
+        " passed with the versions that the decision on the tracer lists; with others the figures may be off without a sign.",
     ),
     "F122": CautionKind(
         "Every block was traced",
-        "Equal blocks are traced a few times and their events repeated, which gives the same bytes. Here neighbours did not behave alike, so"
-        " the whole model was traced instead: the figures are as good, it only took longer.",
+        "Equal blocks are traced a few times and their events repeated, which gives the same bytes. Here neighbours did not behave alike,"
+        " so the whole model was traced instead: the figures are as good, it only took longer.",
     ),
     "F123": CautionKind(
         "A stand-in took part in the trace",
-        "A kernel or class that cannot run on fake tensors was replaced by one with the same tensors: shapes, dtypes and lifetimes are those"
-        " of its source, which the trace then shows like any other.",
+        "A kernel or class that cannot run on fake tensors was replaced by one with the same tensors: shapes, dtypes and lifetimes are"
+        " those of its source, which the trace then shows like any other.",
     ),
     "F200": CautionKind(
         "An option of the plan was not traced",

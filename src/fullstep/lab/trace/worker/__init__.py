@@ -1,1 +1,1 @@
-"""The worker of a trace: the only code that imports torch, transformers and peft. Started by ``fullstep.lab.trace.front``, once per trace."""
+"""The worker of a trace: the only code that imports torch, transformers and peft. ``fullstep.lab.trace.front`` starts one per trace."""
