@@ -229,8 +229,10 @@ def test_a_release_that_is_missing_in_one_block_is_found(model: Model, data: st.
     short = Program(model, 5).written()
     first, length, _ = model.kept
     compared = range(first - length, first + 2 * length)
-    owner = [short.tensors[which].block if block == OUTSIDE else block for which, block in zip(short.which, short.blocks, strict=True)]
-    events = [at for at, size in enumerate(short.sizes) if size == RELEASE and owner[at] in compared]
+    loss = [at for at, segment in enumerate(short.segment_of_event) if short.segments[segment].phase == "loss"]
+    inside = [at for at, block in enumerate(short.blocks) if block in compared]
+    together = [at for at in loss if short.tensors[short.which[at]].block in compared]
+    events = [at for at in (*inside, *together) if short.sizes[at] == RELEASE]
     at = data.draw(st.sampled_from(events))
     for column in (short.which, short.sizes, short.streams, short.blocks, short.segment_of_event):
         del column[at]

@@ -139,7 +139,10 @@ def _check_order(source: _Source, runs: list[_Run]) -> None:
 
 
 def _check_outside(source: _Source, run: _Run) -> None:
-    """Where tensors of the repeated stretch are released outside of the blocks, those of its neighbours are too, and at once."""
+    """Where tensors of the repeated stretch are released outside of the blocks, those of its neighbours are too, and at once.
+
+    Those of one neighbour alone may be: what the last block did not release, the model does behind it.
+    """
     first, length, _ = source.repetition
     for events in source.outside_releases(run):
         found: dict[int, set[_Form]] = {_BEFORE: set(), _MIDDLE: set(), _BEHIND: set()}
@@ -148,7 +151,8 @@ def _check_outside(source: _Source, run: _Run) -> None:
             zone = source.zone(owner)
             if zone != _FAR:
                 found[zone].add((segment, (owner - first) % length, ordinal))
-        if found[_MIDDLE] and not found[_BEFORE] == found[_MIDDLE] == found[_BEHIND]:
+        at_an_edge = not found[_MIDDLE] and not (found[_BEFORE] and found[_BEHIND])
+        if not at_an_edge and not found[_BEFORE] == found[_MIDDLE] == found[_BEHIND]:
             raise NotAlikeError(f"{source.place_words(run)}: tensors of some blocks are released outside of them, of others not")
 
 
