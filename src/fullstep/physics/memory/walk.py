@@ -98,16 +98,17 @@ def _end_of_backward(scene: Scene, everything: Counts, *, gradients_exist: bool)
     gradients = scene.gradients
     if scene.sharded and not gradients_exist:
         gradients = sum(scene.blocks[kind].gradients_left * count for kind, _, count in everything)
+    whole = waiting if scene.sharded else 0.0  # FSDP's gradients before they are divided
     scene.note(
-        "backward", "embedding", gradients=gradients, temporaries=scene.stream + waiting, logits_and_loss=scene.root.held_outputs,
-        gathered_parameters=scene.root.gathered,
+        "backward", "embedding", gradients=gradients + whole, temporaries=scene.stream + waiting - whole,
+        logits_and_loss=scene.root.held_outputs, gathered_parameters=scene.root.gathered,
     )  # fmt: skip
     if scene.root.reduced:
         scene.note(
             "backward",
             "reduction of the root",
-            gradients=gradients,
-            temporaries=waiting + scene.root.reduced,
+            gradients=gradients + whole,
+            temporaries=waiting - whole + scene.root.reduced,
             logits_and_loss=scene.root.held_outputs,
         )
 

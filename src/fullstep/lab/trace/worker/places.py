@@ -109,6 +109,8 @@ class Places:
             return
         while self._stack.pop() is not place:
             pass
+        if place.in_loss:  # what the class still does to the logits, such as a cap
+            self._stack.append(Place(self._stack[-1].name, OUTSIDE, True))
         self._note()
 
     def enter_loss(self) -> None:
