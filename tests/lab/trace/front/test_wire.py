@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fullstep.errors import Fault
@@ -35,7 +35,11 @@ TRACE = Trace(
     out_of_memory="", notes=(Caution("F120", "no room"),), versions=(("torch", "2.13.0"),), seconds=0.25,
 )  # fmt: skip
 
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+"""also on a machine that is busy"""
 
+
+@UNHURRIED
 @given(TRACES)
 def test_there_and_back(trace: Trace) -> None:
     again = decode_trace(json.loads(json.dumps(encode_trace(trace))))
@@ -77,6 +81,7 @@ def test_no_field_may_be_missing(name: str) -> None:
         decode_trace(tree)
 
 
+@UNHURRIED
 @given(
     st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
 )
