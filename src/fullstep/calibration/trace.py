@@ -17,6 +17,9 @@ from fullstep.physics.memory.cautions import memory_cautions
 from fullstep.physics.memory.counters import on_the_card
 from fullstep.quantities import Bounds
 
+_STAND_IN = "F123"
+"""the caution of a trace in which other classes, versions or kernels than the worksheet's took part"""
+
 
 class Spread(NamedTuple):
     """Shares (1 = 100 %) by which a true peak may lie below and above a traced one."""
@@ -34,10 +37,12 @@ class Spread(NamedTuple):
 
 
 class TraceTrust(NamedTuple):
-    """From ``data/trace_trust.json``, where both have their evidence."""
+    """From ``data/trace_trust.json``, where each has its evidence."""
 
     allocated: Spread
     reserved: Spread
+    stand_in: Spread
+    """both counters, where the traced program was not quite the worksheet's (F123)"""
 
 
 @cache
@@ -59,8 +64,9 @@ def outrank_with_trace(trace: Trace, settings: Settings, estimate: MemoryEstimat
             unknown then, and of the host only what the ranks of a node offload is counted
     """
     trust = trace_trust()
-    allocated = trust.allocated.around(trace.allocated_peak_bytes)
-    replayed = trust.reserved.around(max(trace.reserved_peak_bytes, trace.allocated_peak_bytes))
+    stands_in = any(note.code == _STAND_IN for note in trace.notes)
+    allocated = (trust.stand_in if stands_in else trust.allocated).around(trace.allocated_peak_bytes)
+    replayed = (trust.stand_in if stands_in else trust.reserved).around(max(trace.reserved_peak_bytes, trace.allocated_peak_bytes))
     reserved = replayed._replace(low=max(replayed.low, allocated.low))
     found = on_the_card(settings, allocated, reserved)
     host = (estimate.host_bytes, estimate.host_at) if estimate is not None else (float(_offloaded_bytes(trace, settings)), "training")

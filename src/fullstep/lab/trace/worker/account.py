@@ -50,8 +50,13 @@ def settle_holdings(stream: Stream) -> None:
             record.holding = "buffers" if made.phase in ("setup", "inputs") else "temporaries"
 
 
-def account(stream: Stream) -> Accounts:
-    """Walks the stream once. Tensors in host memory are not counted."""
+def account(stream: Stream, micro_batches: int) -> Accounts:
+    """Walks the stream once. Tensors in host memory are not counted.
+
+    Args:
+        stream: settled, with at least two optimizer steps
+        micro_batches: of the worksheet's step; the stream may have fewer of them
+    """
     walk = _Walk(stream)
     walk.run()
     peak = max(walk.instants.values(), key=lambda found: found.total)
@@ -68,8 +73,16 @@ def account(stream: Stream) -> Accounts:
         timeline=tuple(walk.timeline),
         largest=_largest(alive),
         modules=_modules(alive),
-        flops=sum(flops for (segment, _), flops in stream.flops.items() if stream.segments[segment].step == _STEADY),
+        flops=_flops(stream, micro_batches),
     )
+
+
+def _flops(stream: Stream, micro_batches: int) -> int:
+    """Of the whole step: what the traced micro-batches compute stands for all of them, what the optimizer computes is done once."""
+    traced = max(segment.micro_batch for segment in stream.segments)
+    steady = [(stream.segments[at], flops) for (at, _), flops in stream.flops.items() if stream.segments[at].step == _STEADY]
+    repeated = sum(flops for segment, flops in steady if segment.micro_batch)
+    return repeated * micro_batches // traced + sum(flops for segment, flops in steady if not segment.micro_batch)
 
 
 class _Peak(NamedTuple):
@@ -89,6 +102,8 @@ class _Walk:
         self.total = 0
         self.instants: dict[At, _Peak] = {}
         self.timeline: list[Moment] = []
+        self._computed: set[tuple[int, int]] = set()
+        """landmarks whose operations are counted: one may be entered several times"""
 
     def run(self) -> None:
         stream = self.stream
@@ -127,15 +142,13 @@ class _Walk:
         if segment.step != _STEADY:
             return
         block = None if where[1] == OUTSIDE else where[1]
-        flops = self.stream.flops.get(where, 0)
+        flops = 0 if where in self._computed else self.stream.flops.get(where, 0)
+        self._computed.add(where)
         last = self.timeline[-1] if self.timeline else None
         if last is not None and (last.micro_batch, last.phase, last.block) == (segment.micro_batch, segment.phase, block):
             self.timeline[-1] = last._replace(allocated_peak_bytes=max(top, last.allocated_peak_bytes), allocated_end_bytes=self.total)
             return
-        seen = any(m.phase == segment.phase and m.micro_batch == segment.micro_batch and m.block == block for m in self.timeline[-64:])
-        self.timeline.append(
-            Moment(segment.step, segment.micro_batch, segment.phase, block, top, self.total, 0 if seen else flops)  # type: ignore[arg-type]
-        )
+        self.timeline.append(Moment(segment.step, segment.micro_batch, segment.phase, block, top, self.total, flops))  # type: ignore[arg-type]
 
 
 def _instant_of(stream: Stream, segment: int) -> At | None:

@@ -46,7 +46,7 @@ def notes(settings: Settings) -> list[Caution]:
         found.append(Caution("F123", text))
     stated = settings.worksheet.section("step").get("framework_version")
     installed = version("transformers")
-    if step.framework == "transformers" and stated is not None and not installed.startswith(str(stated)):
+    if step.framework == "transformers" and stated is not None and not f"{installed}.".startswith(f"{stated}."):
         text = f"transformers {installed} was traced, not {stated}: classes and losses keep other tensors in other versions"
         found.append(Caution("F123", text))
     return found

@@ -32,7 +32,7 @@ def result_of(stream: Stream, blocks: Blocks, sizes: Sizes, settings: Settings, 
         snapshot: where to write torch's memory snapshot; None: nowhere
     """
     settle_holdings(stream)
-    found = account(stream)
+    found = account(stream, settings.batch.accumulation)
     on_device = [index for index, which in enumerate(stream.which) if stream.tensors[which].holding != "host"]
     events = [(stream.which[index], stream.sizes[index], stream.streams[index]) for index in on_device]
     allocator = AllocatorSettings(expandable_segments=settings.step.expandable_segments, capacity_bytes=_capacity_bytes(settings))
@@ -48,12 +48,12 @@ def result_of(stream: Stream, blocks: Blocks, sizes: Sizes, settings: Settings, 
         instants=found.instants,
         peak_at=found.peak_at,
         allocated_peak_bytes=found.peak_bytes,
-        reserved_peak_bytes=max(played.peak_reserved_bytes, found.peak_bytes),
+        reserved_peak_bytes=played.peak_reserved_bytes,
         host_bytes=host_peak_bytes(stream),
         timeline=found.timeline,
         largest=found.largest,
         modules=found.modules,
-        flops_per_step=found.flops * settings.batch.accumulation // _traced_micro_batches(stream),
+        flops_per_step=found.flops,
         blocks=len(blocks.kinds),
         blocks_traced=len(blocks.kept),
         operations=sizes.operations,
@@ -63,10 +63,6 @@ def result_of(stream: Stream, blocks: Blocks, sizes: Sizes, settings: Settings, 
         versions=tuple((name, version(name)) for name in _LIBRARIES),
         seconds=0,
     )
-
-
-def _traced_micro_batches(stream: Stream) -> int:
-    return max(segment.micro_batch for segment in stream.segments)
 
 
 def _capacity_bytes(settings: Settings) -> int | None:
