@@ -132,6 +132,14 @@ def test_a_storage_is_released_with_its_last_view(recorder: Recorder) -> None:
     assert events(recorder) == [(0, 4096), (0, RELEASE)]
 
 
+def test_what_goes_when_the_steps_are_over_is_not_of_the_step(recorder: Recorder) -> None:
+    """Python collects a model whenever it likes, also while the stream is read."""
+    x = torch.empty(256)
+    recorder.stop()
+    del x
+    assert events(recorder) == [(0, 1024)]
+
+
 def test_an_operation_in_place_allocates_nothing(recorder: Recorder) -> None:
     x = torch.zeros(256)
     x.add_(1).mul_(2)

@@ -67,7 +67,6 @@ class Program:
         self.states: list[list[int]] = []
         for step in (1, 2):
             self.one_step(step)
-        self.mark(3, "done")
         settle_blocks(self.stream)
         return self.stream
 

@@ -73,6 +73,10 @@ class Recorder(TorchDispatchMode):
             self._threads.add(segment.phase)
             self._storages.stay(self._workspaces.matrix_product_bytes, "cuBLAS workspace")
 
+    def stop(self) -> None:
+        """The last step is over. The model may go whenever Python collects it: that is no event of a step."""
+        self._storages.forget()
+
     def hold(
         self, tensors: Iterable[Tensor | None], holding: str, block_of: Callable[[int], int] | None = None,
         names: Callable[[int], str] = lambda _: "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -108,7 +107,6 @@ class Run:
             self._run(recorder, model, spread, owner)
             self.sizes.operations += recorder.operations
             stream = recorder.stream
-        gc.collect()
         settle_blocks(stream)
         return stream, blocks
 

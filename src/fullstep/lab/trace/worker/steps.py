@@ -54,7 +54,7 @@ def run_steps(program: Program, recorder: Recorder) -> None:
         recorder.mark(Segment(step, 0, "gradients_cleared"))
         if not stays:
             optimizer.zero_grad()
-    recorder.mark(Segment(STEPS + 1, 0, "done"))
+    recorder.stop()
 
 
 def _micro_batch(program: Program, recorder: Recorder, step: int, micro_batch: int, *, clears: bool) -> None:

@@ -90,6 +90,11 @@ class Storages:
             storage, TensorRecord(size_bytes, old.shape, old.dtype, old.operation, old.module, old.line, self.segment, block, holding)
         )
 
+    def forget(self) -> None:
+        """Releases are not heard of any more."""
+        self._live.clear()
+        self._references.clear()
+
     def pass_through(self, size_bytes: int, operation: str, module: str, block: int) -> None:
         """A kernel's own buffer: there while it runs."""
         buffer = TensorRecord(size_bytes, (size_bytes,), "torch.uint8", operation, module, ("", 0), self.segment, block, "temporaries")

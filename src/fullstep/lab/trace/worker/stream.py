@@ -76,11 +76,6 @@ class Stream:
         self.blocks.append(block)
         self.segment_of_event.append(segment)
 
-    def cut(self, end: int) -> None:
-        """Takes away all events from ``end`` on."""
-        for column in (self.which, self.sizes, self.streams, self.blocks, self.segment_of_event):
-            del column[end:]
-
     def events(self) -> list[tuple[int, int, int]]:
         """(tensor, size in bytes or RELEASE, stream), as the allocator's replay takes them."""
         return list(zip(self.which, self.sizes, self.streams, strict=True))
@@ -102,7 +97,7 @@ def renumbered(module: str, old: int, new: int) -> str:
 
 
 def settle_blocks(stream: Stream) -> None:
-    """Gives every event its block, and every tensor the one that made it. What comes behind the last step is taken away.
+    """Gives every event its block, and every tensor the one that made it.
 
     An allocation that no block was at work at goes with the block that its tensor turned out to belong to. In forward, loss and backward,
     what happens between two blocks goes with the one before. Elsewhere, where tensors are worked on one after another or list by list, what
@@ -111,9 +106,6 @@ def settle_blocks(stream: Stream) -> None:
     start = 0
     for segment, events in groupby(stream.segment_of_event):
         end = start + sum(1 for _ in events)
-        if stream.segments[segment].phase == "done":
-            stream.cut(start)
-            break
         for at in range(start, end):
             if stream.blocks[at] == OUTSIDE and stream.sizes[at] != RELEASE:
                 stream.blocks[at] = stream.tensors[stream.which[at]].block
