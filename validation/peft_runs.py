@@ -161,6 +161,7 @@ def traced(worksheet: Mapping[str, Any], tokens: int) -> dict[str, Any]:
 def _trace(worksheet: Mapping[str, Any], tokens: int) -> dict[str, Any]:
     from fullstep.errors import UnsupportedError  # noqa: PLC0415
     from fullstep.job import settings_of, worksheet_from_mapping  # noqa: PLC0415
+    from fullstep.lab.trace.front.limits import faults_of  # noqa: PLC0415
     from fullstep.lab.trace.worker import layout, method, session  # noqa: PLC0415
     from fullstep.lab.trace.worker.compat import UNITS, install_all  # noqa: PLC0415
     from fullstep.lab.trace.worker.replicate import NotAlikeError  # noqa: PLC0415
@@ -169,7 +170,7 @@ def _trace(worksheet: Mapping[str, Any], tokens: int) -> dict[str, Any]:
 
     told = worksheet_from_mapping({**worksheet, "batch": {**worksheet["batch"], "sequence_tokens": tokens}})
     settings = settings_of(told)
-    if faults := method.refuse(settings):
+    if faults := faults_of(settings):
         return {"refused": "; ".join(fault.found for fault in faults)}
     install_all(UNITS)
     session._say_what_cannot_be_asked(settings)

@@ -2,14 +2,14 @@
 
 Tracing takes minutes and needs the extra ``lab``, so the traced peaks are kept in ``traced_cases.jsonl``:
 
-    python validation/traced_cases.py           trace every case anew and write the file (what cannot be traced is written with its reason)
+    python validation/traced_cases.py [PATTERN ...]     trace anew those whose name contains one of the patterns; without one, every case
+
+What cannot be traced is written with its reason.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,12 +17,10 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from published_cases import COUNTERS, Case, Counter, published_cases
+from traces_worker import answers
 
 from fullstep.job import settings_of, worksheet_from_mapping
 from fullstep.job.outside import outside_allocator
-from fullstep.lab.trace.front.process import ENVIRONMENT, WORKER
-from fullstep.lab.trace.front.wire import Request, encode_request
-from fullstep.models import model_config
 
 KEPT = Path(__file__).resolve().parent / "traced_cases.jsonl"
 
@@ -114,26 +112,8 @@ def _row(group: str, counter: str, scores: Sequence[TracedScore]) -> tuple[str, 
 
 def retrace(cases: Sequence[Case]) -> Iterator[TracedPeak]:
     """Traces every case in a process of its own, from one that has the libraries loaded."""
-    process = subprocess.Popen(
-        [sys.executable, *WORKER, "--many"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **ENVIRONMENT}
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for case in cases:
-        config, name = model_config(worksheet_from_mapping(case.worksheet).section("model"))
-        process.stdin.write(encode_request(Request(worksheet=case.worksheet, config=config, name=name)))
-        process.stdin.flush()
-        yield _peak(case.name, _answer(process.stdout))
-    process.stdin.close()
-    process.wait()
-
-
-def _answer(lines: Iterable[str]) -> dict[str, Any]:
-    for line in lines:
-        message: dict[str, Any] = json.loads(line)
-        if "progress" not in message:
-            return message
-    return {"crash": "the worker ended"}
+    for case, answer in zip(cases, answers(case.worksheet for case in cases), strict=True):
+        yield _peak(case.name, answer)
 
 
 def _peak(name: str, answer: Mapping[str, Any]) -> TracedPeak:
@@ -150,17 +130,17 @@ def _minutes(case: Case) -> bool:
     return adapter and bool(case.worksheet.get("layout", {}).get("implementation") == "fsdp1")
 
 
-def main() -> int:
-    """Retrace and write."""
-    cases = sorted(published_cases(), key=_minutes)
-    with KEPT.open("w", encoding="utf-8") as file:
-        for number, peak in enumerate(retrace(cases), 1):
-            file.write(json.dumps(peak._asdict()) + "\n")
-            file.flush()
-            size = f"{peak.allocated_peak_bytes / 2**30:.2f} GiB" if not peak.refused else peak.refused[:100]
-            print(f"{number}/{len(cases)} {peak.case}: {size}", flush=True)
+def main(patterns: Sequence[str]) -> int:
+    """Retrace and write. What is kept of other cases stays."""
+    cases = sorted((case for case in published_cases() if not patterns or any(part in case.name for part in patterns)), key=_minutes)
+    kept = traced_peaks() if patterns else {}
+    for number, peak in enumerate(retrace(cases), 1):
+        kept[peak.case] = peak
+        KEPT.write_text("".join(json.dumps(each._asdict()) + "\n" for each in kept.values()), encoding="utf-8")
+        size = f"{peak.allocated_peak_bytes / 2**30:.2f} GiB" if not peak.refused else peak.refused[:100]
+        print(f"{number}/{len(cases)} {peak.case}: {size}", flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

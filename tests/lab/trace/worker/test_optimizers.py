@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from fullstep.job import Settings, settings_of, worksheet_from_mapping
+from fullstep.lab.trace.front.limits import OPTIMIZERS
 from fullstep.lab.trace.worker import optimizers
 from fullstep.lab.trace.worker.optimizers import build_optimizer, host_states, states_of
 
@@ -21,7 +22,6 @@ CONFIG = {
     "model_type": "llama", "hidden_size": 512, "vocab_size": 1024, "num_hidden_layers": 1, "num_attention_heads": 8,
     "intermediate_size": 512,
 }  # fmt: skip
-TWO = {"gpu": "H100-SXM", "gpus": 2}
 
 
 class Model(nn.Module):
@@ -119,21 +119,5 @@ def test_in_backward_with_states(recorder: Any) -> None:
     assert {record.holding for record in recorder.stream.tensors if record.operation.startswith("aten.embedding_dense")} == {"gradients"}
 
 
-@pytest.mark.parametrize(
-    ("sections", "where"),
-    [
-        ({"optimizer": {"name": "apollo"}}, "optimizer.name"),
-        ({"optimizer": {"state_dtype": "float32"}}, "optimizer.state_dtype"),
-        ({"precision": {"master_weights": True}}, "precision.master_weights"),
-        ({"optimizer": {"in_backward": True}, "layout": {"strategy": "ddp"}, "machine": TWO}, "optimizer.in_backward"),
-        ({"optimizer": {"name": "adafactor"}, "machine": TWO}, "optimizer.name"),
-    ],
-)
-def test_what_no_library_does_is_refused(sections: dict[str, Any], where: str) -> None:
-    job = settings_of(worksheet_from_mapping({"model": {"config": CONFIG}, **sections}))
-    assert [fault.where for fault in optimizers.refuse(job)] == [where]
-
-
-def test_states_as_the_library_has_them_may_be_stated(recorder: Any) -> None:
-    assert optimizers.refuse(settings(name="paged_adamw", state_dtype="float32")) == []
-    assert optimizers.refuse(settings(name="adamw_8bit", state_dtype="int8")) == []
+def test_what_is_built_is_what_the_front_lets_through() -> None:
+    assert set(optimizers._KNOWN) == set(OPTIMIZERS)

@@ -12,7 +12,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from fullstep.errors import Fault
 from fullstep.job.job import Settings
 from fullstep.lab.trace.worker.flat_shards import shard_flat
 from fullstep.lab.trace.worker.model import DTYPES
@@ -21,7 +20,6 @@ from fullstep.lab.trace.worker.recorder import Recorder
 from fullstep.lab.trace.worker.tensor_parallel import cut_tensors
 
 Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
-TRACED_STRATEGIES = ("single", "ddp", "fsdp", "fsdp_grad_op", "hsdp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,43 +36,6 @@ class Spread:
 
     model: nn.Module
     syncs: Syncs
-
-
-def refuse(settings: Settings) -> list[Fault]:
-    """What of the layout cannot be traced."""
-    layout = settings.layout
-    faults = []
-    if layout.strategy not in TRACED_STRATEGIES:
-        faults.append(_cannot("strategy", f'"{layout.strategy}"', ", ".join(TRACED_STRATEGIES)))
-    elif layout.is_fsdp and layout.implementation not in ("fsdp2", "fsdp1", "torch"):
-        faults.append(_cannot("implementation", f'"{layout.implementation}"', "fsdp2, fsdp1"))
-    if layout.implementation == "fsdp1":
-        faults += _refuse_flat(settings)
-    faults += [
-        _cannot(name, str(getattr(layout, name)), "1") for name in ("pipeline", "context", "expert") if getattr(layout, name) > 1
-    ]  # fmt: skip
-    if layout.tensor > 1 and not (layout.is_fsdp or layout.strategy == "single"):
-        faults.append(_cannot("tensor", f"{layout.tensor} together with {layout.strategy}", "1, or with fsdp, hsdp or one replica"))
-    if layout.tensor > 1 and settings.method.kind != "full":
-        faults.append(_cannot("tensor", f'{layout.tensor} together with method.kind "{settings.method.kind}"', "1, or method.kind = full"))
-    return faults
-
-
-def _refuse_flat(settings: Settings) -> list[Fault]:
-    """What the trace does of FSDP2 alone."""
-    layout = settings.layout
-    faults = []
-    if type(layout.reshard_after_forward) is int:
-        faults.append(_cannot("reshard_after_forward", f"{layout.reshard_after_forward} with fsdp1", "true, false"))
-    if layout.offload_parameters:
-        faults.append(_cannot("offload_parameters", "true with fsdp1", "false, or layout.implementation = fsdp2"))
-    if layout.tensor > 1:
-        faults.append(_cannot("tensor", f"{layout.tensor} with fsdp1", "1, or layout.implementation = fsdp2"))
-    return faults
-
-
-def _cannot(key: str, found: str, allowed: str) -> Fault:
-    return Fault(f"layout.{key}", f"{found}, which cannot be traced", allowed, "`fullstep estimate` covers it as far as it can.")
 
 
 def make_mesh(settings: Settings) -> Mesh:

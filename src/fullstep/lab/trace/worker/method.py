@@ -11,68 +11,26 @@ from torch import nn
 
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.job.job import Settings
+from fullstep.lab.trace.front.limits import FOUR_BIT
 from fullstep.lab.trace.worker.adapters import adapter_config, config_class, give_what_it_asks_for
 from fullstep.lab.trace.worker.four_bit import quantize
 from fullstep.lab.trace.worker.model import DTYPES
-
-_FOUR_BIT = ("nf4", "fp4")
-_OVER_FOUR_BIT = ("lora", "qlora", "dora", "ia3", "adalora", "randlora", "road", "vera")
-_ESTIMATE = "`fullstep estimate` covers it."
-_NOT_TRACED = {
-    "bottleneck": "a kind of the library adapters; peft has none of that name",
-    "bone": "which peft took out in version 0.19 in favour of miss",
-    "xlora": "which mixes adapters that were trained before and are read from their files",
-    "adamss": "which sorts the values of weights into clusters; their number decides what is trained",
-    "frod": "whose rotation is a sparse matrix, which fake tensors cannot be",
-    "shira": "whose adapters are sparse matrices, which fake tensors cannot be",
-    "cpt": "whose loss picks tokens by the values of a mask",
-}
-"""kinds that cannot be traced, and why"""
-_IN_THE_CACHE = ("prefix_tuning", "cartridge")
-"""kinds whose trained tokens are entries of the key-value cache, which recomputation switches off"""
-
-
-def refuse(settings: Settings) -> list[Fault]:
-    """What of the method cannot be traced."""
-    method = settings.method
-    faults = []
-    if method.quantization not in ("none", *_FOUR_BIT):
-        found = f'"{method.quantization}", which cannot be traced'
-        faults.append(Fault("method.quantization", found, f"none, {', '.join(_FOUR_BIT)}", _ESTIMATE))
-    elif method.quantization in _FOUR_BIT and method.kind not in _OVER_FOUR_BIT:
-        found = f'"{method.quantization}" under "{method.kind}", which cannot be traced'
-        faults.append(Fault("method.quantization", found, f"none, or one of the kinds {', '.join(_OVER_FOUR_BIT)}"))
-    if method.objective != "sft":
-        faults.append(Fault("method.objective", f'"{method.objective}", which cannot be traced', "sft", _ESTIMATE))
-    if method.kind != "full":
-        faults += _kind_faults(settings)
-    return faults
-
-
-def _kind_faults(settings: Settings) -> list[Fault]:
-    kind = settings.method.kind
-    if kind in _NOT_TRACED:
-        return [Fault("method.kind", f'"{kind}", {_NOT_TRACED[kind]}', "a kind of peft that starts from the model alone")]
-    if config_class(kind) is None:
-        found = f'"{kind}", which peft {version("peft")} does not have'
-        return [Fault("method.kind", found, "a kind of peft", "A newer version may have it.")]
-    if kind in _IN_THE_CACHE and settings.step.activation_checkpointing != "none":
-        found = f'{settings.step.activation_checkpointing} under "{kind}": recomputation switches off the cache that its tokens are in'
-        return [Fault("step.activation_checkpointing", found, "none")]
-    return []
 
 
 def apply_method(model: nn.Module, settings: Settings) -> nn.Module:
     """The model as it is trained; for an adapter, peft's model around it. Call it inside the fake mode.
 
     Raises:
-        UnsupportedError: peft refuses the adapter for this model
+        UnsupportedError: this version of peft does not have the kind, or refuses it for this model
     """
     method = settings.method
-    if method.quantization in _FOUR_BIT:
+    if method.quantization in FOUR_BIT:
         _four_bit(model, settings)
     if method.kind == "full":
         return model
+    if config_class(method.kind) is None:
+        found = f'"{method.kind}", which peft {version("peft")} does not have'
+        raise UnsupportedError(Fault("method.kind", found, "a kind of peft", "A newer version may have it."))
     from peft import get_peft_model  # noqa: PLC0415
 
     try:

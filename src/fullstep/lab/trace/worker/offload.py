@@ -16,33 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fullstep.errors import Fault
-from fullstep.job.job import Layout, Settings
 from fullstep.lab.trace.worker.recorder import Recorder
 from fullstep.lab.trace.worker.stream import RELEASE, Stream
 
 SMALLEST_BYTES = 1024
 """smaller tensors are not worth a copy. Source: torchtune, OffloadActivations, min_offload_size"""
 _STAY = ("weights", "gathered_parameters", "buffers")
-
-
-def refuse(settings: Settings) -> list[Fault]:
-    """What torch itself does not offload."""
-    layout = settings.layout
-    faults = []
-    if layout.offload_parameters and not is_sharded(layout):
-        found = f"true with {layout.strategy} on {layout.data_parallel} data-parallel ranks: torch offloads shards of FSDP2 alone"
-        faults.append(Fault("layout.offload_parameters", found, "false, or layout.strategy = fsdp", "`fullstep estimate` covers it."))
-    if layout.offload_optimizer and not (layout.offload_parameters and layout.is_fsdp):
-        found = "true by itself: FSDP2 offloads parameters, gradients and states together; torchao's optimizer on the host is not traced"
-        allowed = "false, or layout.offload_parameters = true with fsdp"
-        faults.append(Fault("layout.offload_optimizer", found, allowed, "`fullstep estimate` covers it."))
-    return faults
-
-
-def is_sharded(layout: Layout) -> bool:
-    """FSDP2 divides the parameters; with tensors cut over all the GPUs, one replica is left and nothing to divide."""
-    return layout.is_fsdp and (layout.tensor == 1 or layout.data_parallel > 1)
 
 
 def host_peak_bytes(stream: Stream) -> int:

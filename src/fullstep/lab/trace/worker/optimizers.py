@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fullstep.errors import Fault
 from fullstep.job import Settings
 from fullstep.job.job import Optimizer
 from fullstep.lab.trace.worker.offload import step_on_host
@@ -18,51 +17,6 @@ from fullstep.lab.trace.worker.recorder import Recorder
 Parameters = Sequence[nn.Parameter]
 _RATE = 1e-4
 _ON_THE_TRAINER = frozenset(("transformers", "axolotl", "llamafactory", "unsloth", "fms_acceleration"))
-_OF_32_BITS = frozenset(("adafactor", "paged_adamw"))
-"""states are float32 whatever the parameters are. Source: transformers, optimization.py (Adafactor); bitsandbytes, Optimizer2State"""
-_OF_FEWER_BITS = frozenset(("adamw_8bit", "lion_8bit", "paged_adamw_8bit", "adamw_4bit"))
-_SIDES_UNKNOWN = ("galore", "apollo")
-
-
-def refuse(settings: Settings) -> list[Fault]:
-    """What of the optimizer cannot be traced."""
-    optimizer, layout = settings.optimizer, settings.layout
-    faults = []
-    if optimizer.name not in _KNOWN:
-        why = "a worksheet does not say which modules it projects" if optimizer.name in _SIDES_UNKNOWN else "which cannot be traced"
-        faults.append(Fault("optimizer.name", f'"{optimizer.name}": {why}', ", ".join(_KNOWN), "`fullstep estimate` covers it."))
-    if optimizer.name == "adafactor" and (layout.is_fsdp or layout.tensor > 1):
-        found = '"adafactor" on sharded tensors, which the one of transformers does not take'
-        faults.append(Fault("optimizer.name", found, "adamw, sgd, lion, muon, adamw_8bit, adamw_4bit", "`fullstep estimate` covers it."))
-    if optimizer.implementation == "deepspeed":
-        faults.append(Fault("optimizer.implementation", '"deepspeed", whose own step cannot be traced', "foreach, fused, single"))
-    if settings.precision.master_weights:
-        found = "true: neither torch nor an optimizer here keeps float32 copies beside the parameters"
-        remedy = "Or precision.weights = float32, which autocast or FSDP casts; `fullstep estimate` covers copies."
-        faults.append(Fault("precision.master_weights", found, "false", remedy))
-    stated = "state_dtype" in settings.worksheet.section("optimizer")
-    if stated and optimizer.state_dtype != _state_dtype(settings):
-        found = f'"{optimizer.state_dtype}": {optimizer.name} has states of {_state_dtype(settings)} here'
-        faults.append(Fault("optimizer.state_dtype", found, _state_dtype(settings), "`fullstep estimate` covers it."))
-    if optimizer.in_backward:
-        if layout.strategy == "ddp":
-            found = "true with ddp, which reduces gradients after they are accumulated"
-            faults.append(Fault("optimizer.in_backward", found, "false, or one replica, or fsdp"))
-        if layout.offload_parameters:
-            found = "true with layout.offload_parameters, which cannot be traced"
-            faults.append(Fault("optimizer.in_backward", found, "false", "`fullstep estimate` covers it."))
-    return faults
-
-
-def trained_dtype(settings: Settings) -> str:
-    """Of what trains: the weights, or the adapter."""
-    return settings.precision.weights if settings.method.kind == "full" else settings.precision.adapters
-
-
-def _state_dtype(settings: Settings) -> str:
-    if settings.optimizer.name in _OF_FEWER_BITS:
-        return "int8"
-    return "float32" if settings.optimizer.name in _OF_32_BITS else trained_dtype(settings)
 
 
 def build_optimizer(settings: Settings, model: nn.Module, parameters: Parameters, recorder: Recorder) -> Any:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from fullstep.errors import UnsupportedError
 from fullstep.job import Settings, settings_of, worksheet_from_mapping
+from fullstep.lab.trace.front.limits import faults_of
 from fullstep.lab.trace.front.wire import Request
-from fullstep.lab.trace.worker import frameworks, kernels, layout, method
+from fullstep.lab.trace.worker import frameworks, layout
 from fullstep.lab.trace.worker.compat import UNITS, install_all, untested_versions
 from fullstep.lab.trace.worker.compat.capabilities import say_capability
 from fullstep.lab.trace.worker.compat.masks import say_packed
@@ -32,8 +33,7 @@ def trace(request: Request, report: Report) -> Trace:
     """
     began = time.monotonic()
     settings = settings_of(worksheet_from_mapping(request.worksheet))
-    faults = [*layout.refuse(settings), *method.refuse(settings), *kernels.refuse(settings)]
-    if faults:
+    if faults := faults_of(settings):  # the front says the same before it starts a worker; a request may come from elsewhere
         raise UnsupportedError(*faults)
     report("preparing the libraries")
     install_all(UNITS)
