@@ -64,7 +64,7 @@ def data_parallel_ranks(filler: Filler, values: Mapping[str, Any], gpus: int, no
             filler.fault(f"layout.{stated[0]}", f"{text} does not divide {ranks} GPUs", allowed, beside=RANK_KEYS)
             return 1
         _uncovered_degrees(filler, values)
-    if strategy == "single" and ranks > 1:
+    if strategy == "single" and ranks > degree:
         remedy = 'Use "ddp" for a replica per GPU, "fsdp" to divide the state, or machine.gpus = 1 and machine.nodes = 1.'
         allowed = "ddp, zero1, zero2, zero3, fsdp, fsdp_grad_op, hsdp, layer_split"
         filler.fault("layout.strategy", f'"single" on {ranks} GPUs', allowed, remedy, RANK_KEYS)
@@ -79,12 +79,9 @@ def data_parallel_ranks(filler: Filler, values: Mapping[str, Any], gpus: int, no
 def _uncovered_degrees(filler: Filler, values: Mapping[str, Any]) -> None:
     for name in DEGREES:
         if values.get(name, 1) > 1:
-            filler.not_covered(
-                f"layout.{name}",
-                f"{values[name]}, which the formulas do not cover yet",
-                "1",
-                "The parallel degrees are to come with a later version; until then use 1 with a sharded strategy (zero3, fsdp, hsdp).",
-            )
+            traced = "`fullstep trace` covers it. " if name == "tensor" else ""
+            remedy = f"{traced}Here, a sharded strategy (zero3, fsdp, hsdp) divides the state."
+            filler.not_covered(f"layout.{name}", f"{values[name]}, which the formulas do not cover", "1", remedy)
 
 
 def shards_of(filler: Filler, values: Mapping[str, Any], data_parallel: int, gpus: int) -> int:
