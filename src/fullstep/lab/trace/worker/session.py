@@ -36,7 +36,7 @@ def trace(request: Request, report: Report) -> Trace:
     if faults := faults_of(settings):  # the front says the same before it starts a worker; a request may come from elsewhere
         raise UnsupportedError(*faults)
     report("preparing the libraries")
-    install_all(UNITS)
+    install_all(unit for unit in UNITS if settings.method.kind != "full" or "peft" not in unit.libraries)
     _say_what_cannot_be_asked(settings)
     notes = [
         Caution("F121", f"{name} {has} was not among the versions that the tracer was tested with")
