@@ -165,3 +165,32 @@ def test_recomputation_frees_activations(every: Any, traced: Any) -> None:
 def test_settings_of_every_kind_pass_the_worksheet() -> None:
     for kind in (*OWN, *REFUSED):
         assert settings_of(worksheet_from_mapping(worksheet(method={"kind": kind}))).method.kind == kind
+
+
+EXPERTS = {
+    "model_type": "mixtral", "hidden_size": 256, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "num_local_experts": 4, "vocab_size": 500,
+}  # fmt: skip
+
+
+def test_peft_s_default_targets_hold_also_where_it_does_not_look_for_them(traced: Any) -> None:
+    """peft 0.21 asks for target modules of a Mixtral, though its table has them: queries and values."""
+    found = traced(worksheet(model={"config": EXPERTS}, method={"kind": "lora", "rank": 8}))
+    assert found.trainable_parameters == 2 * 2 * 8 * (256 + 256)
+
+
+def test_experts_that_another_version_would_pack_are_refused(ask: Any, traced: Any) -> None:
+    sections: dict[str, Any] = {"model": {"config": EXPERTS}, "method": {"kind": "qlora", "upcast_unquantized": False}}
+    answer = ask(worksheet(**sections, step={"framework_version": "4.48.1"}))
+    assert answer["unsupported"][0]["where"] == "step.framework_version"
+    experts = 2 * 4 * 3 * 256 * 128
+    assert _weight_bytes(traced(worksheet(**sections))) > 2 * experts  # this version leaves them in 16 bits
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "told"),
+    [("transformers", "4.48.1", True), ("fms_acceleration", "4.45.2", True), ("transformers", "5", False), ("torch", "2.6", False)],
+)
+def test_another_version_of_the_classes_is_told(framework: str, version: str, told: bool, traced: Any) -> None:
+    found = traced(worksheet(step={"framework": framework, "framework_version": version}))
+    assert any(version in text for code, text in found.notes if code == "F123") is told

@@ -110,7 +110,11 @@ def _trained_directions(model: nn.Module, rank: int, targets: Any) -> dict[str, 
 
 
 def _targets(model: nn.Module, stated: Any, kind: str) -> Any:
-    """As stated; else None where peft has a default for this model type or needs none; else all linear layers."""
+    """As stated; else None where peft needs none; else peft's default for this model type; else all linear layers.
+
+    The default is named, since peft 0.21 does not look for it where it converts targets for stacked experts. That of IA3 comes with its
+    feed-forward modules, if nothing is named.
+    """
     if stated is not None:
         return stated if isinstance(stated, str) else list(stated)
     if kind in ("trainable_tokens", "adaption_prompt", "shadow", *VIRTUAL_TOKENS):
@@ -122,7 +126,9 @@ def _targets(model: nn.Module, stated: Any, kind: str) -> Any:
     tuner = PEFT_TYPE_TO_TUNER_MAPPING[PeftType(kind.upper())]
     table = TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING if kind == "ia3" else getattr(tuner, "target_module_mapping", {})
     config: Any = model.config
-    return None if config.model_type in table else "all-linear"
+    if config.model_type not in table:
+        return "all-linear"
+    return None if kind == "ia3" else table[config.model_type]
 
 
 def _ia3_keys(model: nn.Module, targets: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fullstep.job import Settings
+from fullstep.job.habits import transformers_numbers, version_numbers
 from fullstep.lab.trace.worker.compat.dropout import FusedRmsNorm
 from fullstep.ledger import Caution
 
@@ -44,12 +45,18 @@ def notes(settings: Settings) -> list[Caution]:
     if step.framework in OWN_CLASSES:
         text = f"{step.framework} has model classes of its own: that of transformers was traced in their place"
         found.append(Caution("F123", text))
-    stated = settings.worksheet.section("step").get("framework_version")
-    installed = version("transformers")
-    if step.framework == "transformers" and stated is not None and not f"{installed}.".startswith(f"{stated}."):
+    asked, installed = asked_transformers(settings), version("transformers")
+    if asked and version_numbers(installed)[: len(asked)] != asked:
+        stated = ".".join(map(str, asked))
         text = f"transformers {installed} was traced, not {stated}: classes and losses keep other tensors in other versions"
         found.append(Caution("F123", text))
     return found
+
+
+def asked_transformers(settings: Settings) -> tuple[int, ...]:
+    """Version of transformers whose classes the worksheet's framework runs; empty: any, or classes of its own."""
+    stated = settings.worksheet.section("step").get("framework_version")
+    return () if stated is None else transformers_numbers(settings.step.framework, stated) or ()
 
 
 def _norm_of(module: nn.Module) -> Any:

@@ -14,7 +14,11 @@ from fullstep.job.job import Settings
 from fullstep.lab.trace.front.limits import FOUR_BIT
 from fullstep.lab.trace.worker.adapters import adapter_config, config_class, give_what_it_asks_for
 from fullstep.lab.trace.worker.four_bit import quantize
+from fullstep.lab.trace.worker.frameworks import asked_transformers
 from fullstep.lab.trace.worker.model import DTYPES
+
+_STACKS_EXPERTS = (5,)
+"""version of transformers from which on the experts of a block are one parameter, which 4-bit layers do not take the place of"""
 
 
 def apply_method(model: nn.Module, settings: Settings) -> nn.Module:
@@ -101,6 +105,11 @@ def _four_bit(model: nn.Module, settings: Settings) -> None:
     compute = DTYPES[settings.precision.compute]
     storage = compute if settings.layout.is_fsdp else torch.uint8
     quantize(model, keep=(head,), dtype=compute, storage=storage, twice=method.double_quantization)
+    asked = asked_transformers(settings)
+    if asked and asked < _STACKS_EXPERTS and any(parameter.dim() > 2 for parameter in model.parameters()):
+        found = f"{'.'.join(map(str, asked))}, which packs every expert; transformers {version('transformers')} has them as one parameter"
+        allowed = f"transformers {_STACKS_EXPERTS[0]}, which leaves the experts unpacked, or none"
+        raise UnsupportedError(Fault("step.framework_version", found, allowed, "`fullstep estimate` covers both."))
     for parameter in model.parameters():
         parameter.requires_grad_(False)
         if method.upcast_unquantized and parameter.dtype in (torch.float16, torch.bfloat16):

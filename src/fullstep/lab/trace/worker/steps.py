@@ -42,7 +42,7 @@ class Program:
 def run_steps(program: Program, recorder: Recorder) -> None:
     """Runs and marks two optimizer steps. Call it inside the fake mode and the recorder."""
     settings, optimizer = program.settings, program.optimizer
-    stays = settings.step.gradients_cleared == "before_backward"
+    stays = settings.step.gradients_cleared == "before_backward" and not _keeps_gradients_itself(settings)
     for step in range(1, STEPS + 1):
         for micro_batch in range(1, program.micro_batches + 1):
             _micro_batch(program, recorder, step, micro_batch, clears=stays and micro_batch == 1)
@@ -55,6 +55,14 @@ def run_steps(program: Program, recorder: Recorder) -> None:
         if not stays:
             optimizer.zero_grad()
     recorder.stop()
+
+
+def _keeps_gradients_itself(settings: Settings) -> bool:
+    """FSDP1 holds on to the flat gradient when those of its parts are let go, until the next forward begins.
+
+    Source: torch.distributed.fsdp._runtime_utils._root_pre_forward, which calls _reset_flat_param_grad_info_if_needed.
+    """
+    return settings.layout.implementation == "fsdp1"
 
 
 def _micro_batch(program: Program, recorder: Recorder, step: int, micro_batch: int, *, clears: bool) -> None:
