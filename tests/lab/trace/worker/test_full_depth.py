@@ -54,6 +54,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "adafactor": (_GPT2, {"optimizer.name": "adafactor"}),
     "ddp": (_LLAMA, {"layout.strategy": "ddp", "machine.gpus": 4}),
+    "lora of the feed-forward alone, whose first block keeps no angles": (
+        _LLAMA | {"num_hidden_layers": 8}, {"method.kind": "lora", "method.targets": ["up_proj", "down_proj"]},
+    ),
+    "qlora under fsdp1": (
+        _LLAMA | {"num_hidden_layers": 8}, {"method.kind": "qlora", **_FSDP, "layout.implementation": "fsdp1", **_RECOMPUTED},
+    ),
     "muon": (_LLAMA, {"optimizer.name": "muon"}),
     "lion, parameter by parameter": (_GPT2, {"optimizer.name": "lion", "step.gradients_cleared": "before_backward"}),
 }  # fmt: skip

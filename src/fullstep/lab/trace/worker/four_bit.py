@@ -63,14 +63,12 @@ class PackedLinear(nn.Linear):
         named.compress_statistics, named.quant_type = twice, "nf4"
         self.bias = layer.bias
         blocks = -(-elements // _BLOCK)
-        self.register_buffer("code", torch.empty(16))
+        self.absmax = torch.empty(blocks, dtype=torch.uint8 if twice else torch.float32)
+        self.offset = torch.empty(())
+        self.quant_state = [torch.empty(16), self.absmax]
+        """no buffers, as with bitsandbytes: FSDP1 would cast them"""
         if twice:
-            self.register_buffer("absmax", torch.empty(blocks, dtype=torch.uint8))
-            self.register_buffer("absmax_of_blocks", torch.empty(-(-blocks // _OUTER_BLOCK)))
-            self.register_buffer("code_of_blocks", torch.empty(256))
-            self.register_buffer("offset", torch.empty(()))
-        else:
-            self.register_buffer("absmax", torch.empty(blocks))
+            self.quant_state += [torch.empty(-(-blocks // _OUTER_BLOCK)), torch.empty(256), self.offset]
 
     @property
     def W_q(self) -> nn.Parameter:  # noqa: N802

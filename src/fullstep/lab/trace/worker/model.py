@@ -114,24 +114,27 @@ def _hashable(value: Any) -> Any:
     return value
 
 
-def with_fewer(blocks: Blocks) -> Blocks:
+def with_fewer(blocks: Blocks, edge: int = 1) -> Blocks:
     """The same blocks with most of the longest periodic part left out, or as they are where that would save nothing.
 
-    Three periods are kept: the one that stands for the others, and one on either side of it to compare with. Before them a period more,
-    since the first block of each kind is in backward the last that uses what all of its kind share, such as a mask; behind them a block
-    more, since the last one has no successor.
+    Three periods are kept: the one that stands for the others, and one on either side of it to compare with. Before them ``edge`` periods
+    more, since the first block of each kind is in backward the last that uses what all of its kind share, such as a mask; behind them
+    ``edge`` blocks more, since the last one has no successor. An edge of two is needed where the first block is none of those that use
+    what is shared, because nothing is trained before its own adapters.
 
     >>> with_fewer(Blocks("layers", (0,) * 32, tuple(range(32)))).kept
     (0, 1, 2, 30, 31)
     >>> found = with_fewer(Blocks("layers", (9,) + (0, 0, 1) * 10, tuple(range(31))))
     >>> found.first, found.length, found.repeated
     (7, 3, 5)
+    >>> with_fewer(Blocks("layers", (0,) * 32, tuple(range(32))), edge=2).kept
+    (0, 1, 2, 3, 29, 30, 31)
     """
     found = blocks
     for start, length, covered in _periodic(blocks.kinds) if blocks.alone else ():
-        repeated = (covered - 1) // length - 4
+        repeated = (covered - edge) // length - (3 + edge)
         if repeated * length > found.repeated * found.length:
-            first = start + 2 * length
+            first = start + (1 + edge) * length
             left_out = range(first + length, first + length + repeated * length)
             kept = tuple(index for index in blocks.kept if index not in left_out)
             found = replace(blocks, kept=kept, first=first, length=length, repeated=repeated)

@@ -60,16 +60,22 @@ class Run:
         return self._recorded(lambda blocks: blocks)
 
     def shortened(self) -> tuple[Stream, Blocks]:
-        """Equal blocks a few times, and the stream of the whole model made from that.
+        """Equal blocks a few times, and the stream of the whole model made from that; with more of them at the edges where they have to be.
 
         Raises:
             NotAlikeError: they do not behave alike
         """
+        try:
+            return self._shortened(edge=1)
+        except NotAlikeError:
+            return self._shortened(edge=2)
+
+    def _shortened(self, edge: int) -> tuple[Stream, Blocks]:
         chosen = Blocks("", (), ())
 
         def choose(blocks: Blocks) -> Blocks:
             nonlocal chosen
-            chosen = with_fewer(blocks)
+            chosen = with_fewer(blocks, edge)
             return chosen
 
         try:
@@ -208,7 +214,6 @@ def _enter_model(recorder: Recorder, model: nn.Module, owner: Owner) -> None:
     named = list(model.named_parameters())
     recorder.hold((p for _, p in named), "weights", lambda at: owner(named[at][1]), lambda at: named[at][0].rpartition(".")[0])
     for name, module in model.named_modules():
-        buffers = [buffer for buffer in module._buffers.values() if buffer is not None]
         block = owner(module)
-        holding = "weights" if isinstance(module, PackedLinear) else "buffers"
-        recorder.hold(buffers, holding, lambda _, block=block: block, lambda _, name=name: name)  # type: ignore[misc]
+        for tensors, holding in ((module._buffers.values(), "buffers"), (getattr(module, "quant_state", ()), "weights")):
+            recorder.hold(tensors, holding, lambda _, block=block: block, lambda _, name=name: name)  # type: ignore[misc]
