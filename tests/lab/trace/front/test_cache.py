@@ -102,14 +102,16 @@ def test_config_versions_depth_and_code_are_in_the_key(settings: Made, monkeypat
     assert len(keys) == 6
 
 
-def test_the_digest_follows_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "lab" / "trace").mkdir(parents=True)
-    (tmp_path / "lab" / "trace" / "worker.py").write_text("x = 1")
+@pytest.mark.parametrize("name", ["lab/trace/worker.py", "hardware/data/cards.csv"])
+def test_the_digest_follows_code_and_tables(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text("x = 1")
     monkeypatch.setattr("fullstep.__file__", str(tmp_path / "__init__.py"))
     digest = cache._sources_digest.__wrapped__
     before = digest()
     assert digest() == before
-    (tmp_path / "lab" / "trace" / "worker.py").write_text("x = 2")
+    file.write_text("x = 2")
     assert digest() != before
 
 

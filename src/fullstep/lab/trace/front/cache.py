@@ -22,8 +22,8 @@ MOST_ENTRIES = 500
 _LARGEST_ENTRY_BYTES = 2**26
 _PARTS = ("method", "precision", "optimizer", "batch", "step", "layout")
 """sections that a trace hangs on; of the machine only the card, its memory and the number of GPUs"""
-_SOURCES = ("lab", "job", "ledger")
-"""rooms whose code decides what a trace says"""
+_SOURCES = ("lab", "job", "ledger", "hardware")
+"""rooms whose code and tables decide what a trace says"""
 
 
 def cache_key(settings: Settings, config: Mapping[str, Any], name: str, *, full_depth: bool, versions: Mapping[str, str]) -> str:
@@ -114,12 +114,12 @@ def _folder() -> Path | None:
 
 @cache
 def _sources_digest() -> str:
-    """Digest of the code of the lab and of what completes a worksheet, so that a changed tracer never answers from an old cache."""
+    """Digest of the code and tables of these rooms, so that a changed tracer or card never answers from an old cache."""
     root = Path(fullstep.__file__).parent
     digest = hashlib.sha256()
     for room in _SOURCES:
         for path in sorted((root / room).rglob("*")):
-            if path.suffix in (".py", ".json", ".toml"):
+            if path.suffix in (".py", ".json", ".toml", ".csv"):
                 text = path.read_bytes()
                 digest.update(f"{path.relative_to(root).as_posix()} {len(text)}\n".encode())
                 digest.update(text)
