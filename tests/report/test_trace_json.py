@@ -41,3 +41,11 @@ def test_figures(answer: Answer) -> None:
     assert document["out_of_memory"] is None and document["versions"] == {"torch": "2.13.0", "transformers": "5.23.0"}
     assert sum(flops_by_phase(TRACE).values()) == TRACE.flops_per_step
     assert trace_as_dict(TRACE, None)["estimated"] is None
+
+
+def test_flops_by_phase_count_the_micro_batches_that_were_not_traced() -> None:
+    """Eight micro-batches of which two were traced: four times 128, 8 and 256 TFLOP, and 5 of the optimizer once."""
+    optimizer = TRACE.timeline[-2]._replace(flops=5 * 10**12)
+    eight = TRACE._replace(timeline=(*TRACE.timeline[:-2], optimizer), flops_per_step=(4 * 392 + 5) * 10**12)
+    tera = {phase: flops // 10**12 for phase, flops in flops_by_phase(eight).items()}
+    assert tera == {"forward": 4 * 128, "loss": 4 * 8, "backward": 4 * 256, "optimizer_step": 5}

@@ -7,6 +7,8 @@ from typing import Any
 from fullstep.ledger import MemoryEstimate, Trace
 from fullstep.report.json import instant_as_dict
 
+_IN_A_MICRO_BATCH = ("inputs", "forward", "loss", "backward")
+
 
 def trace_as_dict(trace: Trace, estimated: MemoryEstimate | None) -> dict[str, Any]:
     """All of a trace but its instants, which are those of the answer's memory.
@@ -37,12 +39,17 @@ def trace_as_dict(trace: Trace, estimated: MemoryEstimate | None) -> dict[str, A
 
 
 def flops_by_phase(trace: Trace) -> dict[str, int]:
-    """Floating-point operations of the second optimizer step by phase, in the order of the step; phases without any are left out."""
+    """Floating-point operations of one optimizer step by phase, in the order of the step; phases without any are left out.
+
+    The micro-batches of the timeline stand for all of the step, as in ``flops_per_step``; what is outside of them is done once.
+    """
     found: dict[str, int] = {}
+    of_traced = sum(moment.flops for moment in trace.timeline if moment.micro_batch)
+    of_all = trace.flops_per_step - sum(moment.flops for moment in trace.timeline if not moment.micro_batch)
     for moment in trace.timeline:
         if moment.flops:
             found[moment.phase] = found.get(moment.phase, 0) + moment.flops
-    return found
+    return {phase: flops * of_all // of_traced if phase in _IN_A_MICRO_BATCH else flops for phase, flops in found.items()}
 
 
 def _estimate_as_dict(estimated: MemoryEstimate) -> dict[str, Any]:
