@@ -69,7 +69,6 @@ def outrank_with_trace(trace: Trace, settings: Settings, estimate: MemoryEstimat
     replayed = (trust.stand_in if stands_in else trust.reserved).around(max(trace.reserved_peak_bytes, trace.allocated_peak_bytes))
     reserved = replayed._replace(low=max(replayed.low, allocated.low))
     found = on_the_card(settings, allocated, reserved)
-    host = (estimate.host_bytes, estimate.host_at) if estimate is not None else (float(_offloaded_bytes(trace, settings)), "training")
     return MemoryEstimate(
         parameters=trace.parameters,
         trainable_parameters=trace.trainable_parameters,
@@ -80,15 +79,10 @@ def outrank_with_trace(trace: Trace, settings: Settings, estimate: MemoryEstimat
         device=found.device,
         needed=found.needed,
         other_peaks=estimate.other_peaks if estimate is not None else OtherPeaks(),
-        host_bytes=host[0],
-        host_at=host[1],
+        host_bytes=estimate.host_bytes if estimate is not None else float(settings.machine.gpus * trace.host_bytes),
+        host_at=estimate.host_at if estimate is not None else "training",
         cautions=_cautions(trace, settings),
     )
-
-
-def _offloaded_bytes(trace: Trace, settings: Settings) -> int:
-    processes = 1 if settings.layout.strategy == "layer_split" else settings.machine.gpus
-    return processes * trace.host_bytes
 
 
 def _cautions(trace: Trace, settings: Settings) -> tuple[Caution, ...]:
