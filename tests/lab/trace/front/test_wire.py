@@ -93,7 +93,7 @@ def test_anything_else_is_refused(tree: Any) -> None:
 
 
 def test_a_request_there_and_back() -> None:
-    request = Request({"model": {"name": "gpt2"}}, {"model_type": "gpt2"}, "gpt2", snapshot="/a/b", card="T4")
+    request = Request({"model": {"name": "gpt2"}}, {"model_type": "gpt2"}, "gpt2", snapshot="/a/b")
     text = encode_request(request)
     assert text.count("\n") == 1
     assert decode_request(text) == request

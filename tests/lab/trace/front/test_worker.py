@@ -200,7 +200,7 @@ def test_the_request_and_the_environment(settings: Callable[..., Settings], tmp_
             "model": {"config": CONFIG}, "machine": {"gpu": "H100-SXM", "gpus": 8}, "method": {"kind": "lora", "targets": ["q_proj"]},
             "goal": {"budget": "10"},
         },
-        "config": {"model_type": "x"}, "name": "echo", "full_depth": True, "card": "H100-SXM",
+        "config": {"model_type": "x"}, "name": "echo", "full_depth": True,
     }  # fmt: skip
     assert seen["environment"].items() >= {
         "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false",

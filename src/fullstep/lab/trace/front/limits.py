@@ -40,7 +40,7 @@ def faults_of(settings: Settings) -> list[Fault]:
 
 
 def is_sharded(layout: Layout) -> bool:
-    """FSDP2 divides the parameters; with tensors cut over all the GPUs, one replica is left and nothing to divide."""
+    """FSDP divides the parameters; with tensors cut over all the GPUs, one replica is left and nothing to divide."""
     return layout.is_fsdp and (layout.tensor == 1 or layout.data_parallel > 1)
 
 

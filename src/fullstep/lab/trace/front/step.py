@@ -55,9 +55,8 @@ def trace_step(
     key = cache_key(settings, config, name, full_depth=full_depth, versions=library_versions()) if cache else ""
     if cache and snapshot is None and (kept := kept_trace(key)) is not None:
         return kept
-    card = settings.machine.card
     with written_when_done(snapshot) as path:
-        request = Request(settings.worksheet.as_dict(), dict(config), name, full_depth, path, None if card is None else card.key)
+        request = Request(settings.worksheet.as_dict(), dict(config), name, full_depth, path)
         with started(encode_request(request), progress) as worker:
             trace = _trace(worker, worker.answer(limit_seconds), settings.worksheet)
             if path is not None and not Path(path).exists():

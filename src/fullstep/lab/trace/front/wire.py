@@ -33,8 +33,6 @@ class Request(NamedTuple):
     """every block is traced, also where equal ones could be repeated"""
     snapshot: str | None = None
     """path of the memory snapshot to write"""
-    card: str | None = None
-    """key in the catalogue"""
 
 
 def encode_trace(trace: Trace) -> Tree:
