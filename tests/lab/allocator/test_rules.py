@@ -201,7 +201,7 @@ def test_garbage_collection_gives_back_what_waited_longest(threshold: float, giv
 def test_garbage_collection_needs_a_memory_fraction() -> None:
     allocator = CachingAllocator(AllocatorSettings(capacity_bytes=200 * MIB, garbage_collection_threshold=0.1))
     allocator.free(allocator.malloc(100 * MIB))
-    allocator.malloc(101 * MIB - MIB, 1)
+    allocator.malloc(100 * MIB, 1)
     assert [action for action, _ in calls(allocator)] == ["alloc", "alloc"]
 
 

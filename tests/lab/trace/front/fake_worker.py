@@ -28,11 +28,6 @@ def say(**message: object) -> None:
     sys.stdout.flush()
 
 
-def child() -> int:
-    """A process that the worker started and forgot: it holds the worker's output open."""
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid
-
-
 def say_pids() -> None:
     """Its own, and that of a process that it started and forgot, which holds the worker's output open."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
