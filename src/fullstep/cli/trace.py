@@ -14,7 +14,7 @@ from fullstep.errors import InputError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
-    parser.add_argument("--full-depth", action="store_true", help="trace every block, where else equal blocks are traced once and repeated")
+    parser.add_argument("--full-depth", action="store_true", help="trace every block, where else a few of the equal ones are repeated")
     parser.add_argument("--snapshot", metavar="FILE", type=Path, help="also write a memory snapshot, for PyTorch's memory viewer")
     parser.add_argument("--no-cache", action="store_true", help="trace anew, and keep nothing")
     add_worksheet_arguments(parser)
