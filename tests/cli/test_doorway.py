@@ -43,7 +43,7 @@ def test_codes(error: BaseException, code: int, capsys: pytest.CaptureFixture[st
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_by_a_signal(number: signal.Signals) -> None:
     command = [FULLSTEP, "estimate", "--jsonl"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

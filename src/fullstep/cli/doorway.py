@@ -59,20 +59,23 @@ def _code_of(action: Callable[[], int]) -> int:
 
 @contextmanager
 def _ends_by_signal() -> Iterator[None]:
-    """SIGTERM ends the command by way of its cleanups; only the main thread may say so."""
+    """SIGTERM, and SIGHUP where nobody ignores it, end the command by way of its cleanups; only the main thread may say so."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(STOPPED + number)
 
+    hangup = getattr(signal, "SIGHUP", signal.SIGTERM)  # not every system has it
+    numbers = {signal.SIGTERM, hangup} if signal.getsignal(hangup) is signal.SIG_DFL else {signal.SIGTERM}
     try:
-        before = signal.signal(signal.SIGTERM, stop)
+        before = {number: signal.signal(number, stop) for number in numbers}
     except ValueError:
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _complain(text: str) -> None:
