@@ -112,4 +112,3 @@ def _unanswered(uncovered: str) -> list[Assumption]:
         Assumption("memory.other_peaks", None, "loading, evaluation and saving are sized by the formulas, which do not cover it"),
         Assumption("host", None, "of the host only what is offloaded while training is counted: the formulas do not cover it"),
     ]
-
