@@ -1,0 +1,205 @@
+"""Traffic of cutting the work on one token or one row: tensor, pipeline, context and expert parallelism, and layers on several GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from fullstep.job import Job
+from fullstep.models import Block
+from fullstep.physics.memory.choices import compute_bytes, residual_bytes
+from fullstep.physics.memory.framework import is_reentrant
+from fullstep.physics.network.collective import Collective, Kind, Phase
+from fullstep.physics.network.groups import context_group, expert_group, tensor_group
+from fullstep.physics.network.moved import checkpointed_blocks, stage_of
+
+SEQUENCE_PARALLEL = frozenset(("torchtitan", "megatron"))
+"""frameworks whose tensor plans cut the stream between blocks by tokens (Megatron-LM: with --sequence-parallel, as its recipes do)"""
+COLUMN_ROLES = frozenset(
+    ("query", "key", "value", "query_key_value", "query_up", "key_value_up", "gate", "up", "gate_up", "shared_gate", "shared_up")
+)
+"""products cut by columns: each takes the whole input"""
+ROW_PRODUCTS = 2
+"""products of a block that are cut by rows and so end in a sum: attention's output and the feed-forward layer's"""
+LOSS_REDUCTIONS = 3
+"""of a loss over a cut vocabulary: the largest logit, the sum of exponentials, the logit of the label; float32 per token"""
+
+
+def is_sequence_parallel(job: Job) -> bool:
+    """Whether the stream between blocks is cut by tokens among tensor ranks."""
+    return "megatron" in (job.layout.implementation, job.step.framework) or job.step.framework in SEQUENCE_PARALLEL
+
+
+def stream_bytes(job: Job) -> float:
+    """One tensor of the stream between blocks as one rank computes it [bytes]: rows * tokens / context * hidden * bytes."""
+    return job.batch.tokens / job.layout.context * job.shape.hidden * compute_bytes(job)
+
+
+def input_reductions(job: Job, block: Block) -> int:
+    """All-reduces of an input's gradient in a block's backward, under tensor parallelism.
+
+    Where products cut by columns read one shared input, its gradient is summed once for attention and once for the feed-forward layer: 2.
+    Where each takes the input for itself, as in the plans of transformers, each sums its own: 5 in a llama block (q, k, v, gate, up).
+
+    Source:
+        Shoeybi et al. 2019, section 3; transformers, distributed/tensor_parallel.py ColwiseParallel; counted on two ranks: 7 all-reduces
+        per block and micro-batch in place of 4
+    """
+    if job.step.framework in ("torchtune", "litgpt") or is_sequence_parallel(job):
+        return 2
+    return sum(linear.role in COLUMN_ROLES for linear in block.linears)
+
+
+def forwards_again(job: Job, checkpointed: int) -> int:
+    """All-reduces of forward that recomputation repeats over ``checkpointed`` blocks.
+
+    torch's own checkpointing stops once everything saved is there again, before a block's last sum; the reentrant kind and Megatron's run
+    the block to its end.
+
+    Source:
+        torch.utils.checkpoint, early_stop; Megatron-LM, tensor_parallel/random.py CheckpointFunction
+    """
+    to_its_end = is_reentrant(job) or job.step.framework == "megatron"
+    return checkpointed * (ROW_PRODUCTS if to_its_end else ROW_PRODUCTS - 1)
+
+
+def tensor_collectives(job: Job) -> Iterator[Collective]:
+    """Sums over tensor ranks, of one stream tensor b s h each: two in a block's forward, two or more in its backward, and the head's.
+
+    Sequence parallel: each sum is an all-gather and a reduce-scatter, as many bytes together.
+
+    Example: 32 blocks, one row of 4,096 tokens, 4,096 wide, bfloat16, two ranks: 33.6 MB a sum; transformers' 7 a block send
+    ``7 * 32 * 2 * 1 / 2 * 33.6 MB`` = 7.5 GB per rank.
+
+    Source:
+        Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, section 4.2.2
+
+    Valid:
+        counted within 0.8 % for torch's plan; left out: gradients of norms, and inputs that Megatron gathers again for weights' gradients
+    """
+    stage, group, micro = stage_of(job), tensor_group(job), job.batch.accumulation
+    size, blocks = stream_bytes(job), len(stage.layers)
+    again = sum(forwards_again(job, count) for count in checkpointed_blocks(job, stage).values())
+    backward = sum(input_reductions(job, job.shape.blocks[kind]) for kind in stage.layers) + again
+    sums: tuple[tuple[Phase, int], ...] = (("forward", ROW_PRODUCTS * blocks), ("backward", backward))
+    kinds: tuple[Kind, ...] = ("all_gather", "reduce_scatter") if is_sequence_parallel(job) else ("all_reduce",)
+    for kind in kinds:
+        for phase, count in sums:
+            yield Collective("sum over tensor ranks", kind, size, *group, micro * count, phase, False)
+    if stage.head:
+        yield from _head(job, kinds, micro, size)
+
+
+def _head(job: Job, kinds: tuple[Kind, ...], micro: int, size: float) -> Iterator[Collective]:
+    """The output matrix cut by vocabulary: its input's gradient is summed; its logits meet in the loss or are gathered."""
+    group, tokens = tensor_group(job), job.batch.tokens / job.layout.context
+    for kind in kinds:
+        yield Collective("sum at the head", kind, size, *group, micro, "backward", False)
+    if is_sequence_parallel(job):
+        yield Collective("loss over a cut vocabulary", "all_reduce", 4 * tokens, *group, LOSS_REDUCTIONS * micro, "forward", False)
+    else:
+        logits = tokens * job.shape.vocabulary * compute_bytes(job)
+        yield Collective("gather logits", "all_gather", logits, *group, micro, "forward", False)
+
+
+def pipeline_collectives(job: Job) -> Iterator[Collective]:
+    """Sends between stages: a stream tensor forward and its gradient back per micro-batch; a middle stage sends both.
+
+    ::
+
+        b * s * h * bytes     each way; / tensor where the stream is cut by tokens
+
+    Example: one row of 4,096 tokens, 4,096 wide, bfloat16, 8 micro-batches: ``8 * 33.6`` MB forward and as much back.
+
+    Source:
+        Narayanan et al. 2021, section 2.2 and 3.2; counted at the boundary of hosts within 0.3 %
+
+    Valid:
+        one chunk of blocks per stage; an interleaved schedule sends as many times more as it has chunks
+    """
+    layout, machine = job.layout, job.machine
+    size = job.batch.tokens / layout.context * job.shape.hidden * residual_bytes(job)
+    size /= layout.tensor if is_sequence_parallel(job) else 1
+    nodes = 2 if machine.nodes > 1 else 1
+    ways: tuple[tuple[str, Phase], ...] = (("send to the next stage", "forward"), ("send to the stage before", "backward"))
+    for what, phase in ways[: 2 if layout.pipeline > 2 else 1]:
+        yield Collective(what, "send", size, 2, nodes, 2 // nodes, job.batch.accumulation, phase, False)
+
+
+def context_kind(job: Job) -> Literal["ring", "ulysses"]:
+    """How a row cut among ranks attends to all of itself: DeepSpeed exchanges heads for tokens, the others hand keys and values on."""
+    return "ulysses" if job.layout.implementation == "deepspeed" or job.step.framework == "deepspeed" else "ring"
+
+
+def context_collectives(job: Job) -> Iterator[Collective]:
+    """Keys and values handed around a ring of c ranks, or heads exchanged for tokens, per block.
+
+    ::
+
+        ring       (c - 1) messages of 2 * b * s / c * kv * bytes forward, twice as much backward
+        ulysses    all-to-all of query, key, value and output, each b * s / c * width * bytes, forward and backward
+
+    Example: 1,024 wide keys, 8,192 tokens over 4 ranks, bfloat16: 3 messages of ``2 * 2048 * 1024 * 2`` = 8.4 MB.
+
+    Source:
+        Liu et al. 2023, Ring attention, section 3; Jacobs et al. 2023, DeepSpeed Ulysses, section 3.2
+    """
+    stage, group, micro = stage_of(job), context_group(job), job.batch.accumulation
+    tokens = job.batch.tokens / job.layout.context * compute_bytes(job) / job.layout.tensor
+    ring = context_kind(job) == "ring"
+    again = checkpointed_blocks(job, stage)
+    for kind in dict.fromkeys(stage.layers):
+        shape, count = job.shape.blocks[kind].attention, stage.layers.count(kind)
+        passes: tuple[tuple[Phase, int], ...] = (("forward", count), ("backward", count + again.get(kind, 0)))
+        keys = shape.key_value_heads * (shape.head_dim + shape.value_head_dim) * tokens
+        queries = shape.heads * (shape.head_dim + shape.value_head_dim) * tokens
+        for phase, times in passes:
+            if ring:
+                hops = micro * (job.layout.context - 1) * (times + (count if phase == "backward" else 0))
+                nodes = min(2, group.nodes)
+                yield Collective("hand keys and values on", "send", keys, 2, nodes, 2 // nodes, hops, phase, True)
+            else:
+                yield Collective("exchange heads for tokens", "all_to_all", queries + keys, *group, micro * times, phase, False)
+
+
+def expert_collectives(job: Job) -> Iterator[Collective]:
+    """Tokens sent to their experts and back, per mixture block: two all-to-alls forward, two backward, two more where it is recomputed.
+
+    ::
+
+        (e - 1) / e * tokens * experts per token * h * bytes     sent per rank and call
+
+    Example: 4,096 tokens to 8 experts each, 2,048 wide, bfloat16, 8 ranks: ``7 / 8 * 134`` MB a call.
+
+    Source:
+        Lepikhin et al. 2020, GShard, section 3.2; counted at the boundary of hosts within 0.4 %
+
+    Valid:
+        tokens spread evenly over the ranks
+    """
+    stage, group, micro = stage_of(job), expert_group(job), job.batch.accumulation
+    again = checkpointed_blocks(job, stage)
+    for kind in dict.fromkeys(stage.layers):
+        layer, count = job.shape.blocks[kind].feed_forward, stage.layers.count(kind)
+        if not layer.experts:
+            continue
+        size = stream_bytes(job) * layer.experts_per_token / (job.layout.tensor if is_sequence_parallel(job) else 1)
+        passes: tuple[tuple[Phase, int], ...] = (("forward", 2 * count), ("backward", 2 * (count + again.get(kind, 0))))
+        for phase, times in passes:
+            yield Collective("send tokens to experts and back", "all_to_all", size, *group, micro * times, phase, False)
+
+
+def layer_split_collectives(job: Job) -> Iterator[Collective]:
+    """One process, its blocks on several GPUs: the stream is copied from each to the next, and its gradient back.
+
+    ::
+
+        b * s * h * bytes * (gpus - 1)     forward, and backward, per micro-batch
+
+    Source:
+        accelerate, hooks.py AlignDevicesHook: inputs are moved to where a module's weights are
+    """
+    size, gpus = float(job.batch.tokens * job.shape.hidden * residual_bytes(job)), job.machine.gpus
+    phases: tuple[Phase, ...] = ("forward", "backward")
+    for phase in phases:
+        yield Collective("copy to the next GPU", "send", size, gpus, 1, gpus, job.batch.accumulation * (gpus - 1), phase, False)
