@@ -117,7 +117,7 @@ def step_flops(job: Job) -> StepFlops:
     """
     totals: dict[tuple[Component, Phase, RateClass], float] = {}
     steps = job.batch.accumulation
-    for stage, first in _stages(job):
+    for stage, first in stages_with_first(job):
         block = job.shape.blocks[stage.kind]
         work = workload_of(job, block)
         for component, phase, flop, rate_class in _block_flops(block, work, job.shape.hidden, first):
@@ -129,7 +129,7 @@ def step_flops(job: Job) -> StepFlops:
     return StepFlops(tuple(FlopPart(*key[:2], flop, key[2]) for key, flop in totals.items() if flop))
 
 
-def _stages(job: Job) -> list[tuple[StageBlocks, bool]]:
+def stages_with_first(job: Job) -> list[tuple[StageBlocks, bool]]:
     """The stage's blocks, with the model's first block by itself, which differs where nothing below it trains."""
     stages = stage_blocks(job)
     if job.method.kind == "full" or job.layout.pipeline > 1:

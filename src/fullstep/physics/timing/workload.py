@@ -34,6 +34,25 @@ class Workload(NamedTuple):
     recomputes: Recomputes
     input_needs_gradient: bool
     """gradient flows into the stream that enters the first block"""
+    fp8: bool
+    """products of the blocks multiply 8-bit copies"""
+    fused: bool
+    """norms and rotation are one kernel each: compiled, in Triton, or Transformer Engine's"""
+    fused_activation: bool
+    """so is the feed-forward's activation with its gate"""
+    fused_adapters: bool
+    """adapters run inside the kernels of their layer (Unsloth; foak for quantized layers)"""
+    cudnn: bool
+    """attention runs in Transformer Engine, which takes cuDNN's kernels"""
+    grouped_experts: bool
+    """all experts in one grouped product, not one after another"""
+    unpacks_step_by_step: bool
+    """weights of few bits are unpacked by torch's own operations (AutoGPTQ while it trains), not by one kernel"""
+
+    @property
+    def size(self) -> int:
+        """Bytes per element between the products."""
+        return self.kernels.compute
 
     @property
     def tokens(self) -> float:
@@ -43,16 +62,24 @@ class Workload(NamedTuple):
 
 def workload_of(job: Job, block: Block) -> Workload:
     """The part of one GPU in a block's work."""
-    layout = job.layout
+    layout, framework = job.layout, job.step.framework
+    kernels = block_kernels(job, block)
     checkpoints = job.step.activation_checkpointing != "none"
     return Workload(
-        kernels=block_kernels(job, block),
+        kernels=kernels,
         method=job.method,
         tensor=layout.tensor,
         context=layout.context,
         expert=layout.expert,
         recomputes=recomputes(job),
         input_needs_gradient=job.method.kind == "full" or checkpoints or job.shape.embedding_name in job.method.train_modules,
+        fp8=job.precision.compute == "fp8",
+        fused=kernels.compile or kernels.fused or framework == "megatron",
+        fused_activation=kernels.compile or framework in ("megatron", "unsloth"),
+        fused_adapters=kernels.compile or framework == "unsloth" or (kernels.fused and kernels.quantized),
+        cudnn=framework == "megatron",
+        grouped_experts=kernels.stacks_experts or kernels.fused or framework in ("megatron", "torchtitan"),
+        unpacks_step_by_step=job.method.quantization == "gptq" and framework not in ("fms_acceleration", "unsloth"),
     )
 
 

@@ -1,0 +1,168 @@
+"""Seconds that one GPU computes: a micro-batch forward and backward, and the optimizer step."""
+
+from __future__ import annotations
+
+from fullstep.job import Job
+from fullstep.physics.memory.choices import compute_bytes, loss_habit
+from fullstep.physics.memory.weights import gradient_bytes, trainable
+from fullstep.physics.timing import traffic
+from fullstep.physics.timing.block_time import BlockTime, add_product, block_time
+from fullstep.physics.timing.flops import stages_with_first
+from fullstep.physics.timing.optimizer import offloaded_bytes, orthogonalization_flop, step_bytes
+from fullstep.physics.timing.products import output_matrix
+from fullstep.physics.timing.rates import Rates, achieved, card_rates, seconds_at, times
+from fullstep.physics.timing.tally import Tally, TimePart, TimePhase
+from fullstep.physics.timing.traffic import Traffic
+from fullstep.physics.timing.workload import workload_of
+from fullstep.quantities import DTYPE_BYTES, Bounds
+
+
+def compute_parts(job: Job) -> tuple[TimePart, ...] | None:
+    """Seconds of one micro-batch (forward, backward with what is computed again) and of one optimizer step, on one GPU.
+
+    Matrix products by their sides at the card's achieved rate; attention at its kernel's; everything between them by bytes read and
+    written; where Python cannot launch kernels as fast as the GPU runs them, the rest of that time is a part of its own, bound by launch.
+    Communication and pipeline bubbles are not part of it.
+
+    Args:
+        job: complete; its machine names a card
+
+    Returns:
+        parts that add up; None where the card or its rates are not known (see ``why_no_time``)
+
+    Source:
+        the rates' table, and the functions named
+
+    Valid:
+        see the throughput table
+    """
+    rates = card_rates(job.machine.card) if job.machine.card is not None else None
+    if rates is None:
+        return None
+    tally = Tally()
+    for stage, first in stages_with_first(job):
+        block = job.shape.blocks[stage.kind]
+        once, again = block_time(rates, block, workload_of(job, block), hidden=job.shape.hidden, first=first)
+        tally.add_all(once, stage.blocks)
+        tally.add_all(again, stage.checkpointed)
+    _add_head(tally, job, rates)
+    tally.add_traffic("copies of weights and gradients", _whole_copies(job), rates)
+    _add_launches(tally, job)
+    _add_offloaded_activations(tally, job, rates)
+    _add_optimizer_step(tally, job, rates)
+    return tally.as_parts()
+
+
+def why_no_time(job: Job) -> str:
+    """Why ``compute_parts`` gives none; empty where it does.
+
+    Returns:
+        the reason, for people
+    """
+    if job.machine.card is None:
+        return "the worksheet names no GPU"
+    if card_rates(job.machine.card) is None:
+        return f"no 16-bit rate of {job.machine.card.key} is known"
+    return ""
+
+
+def part_seconds(parts: tuple[TimePart, ...], phase: TimePhase | None = None) -> Bounds:
+    """The sum of the parts of a phase, or of all [s]; forward and backward of one micro-batch."""
+    total = Bounds(0, 0, 0)
+    for part in parts:
+        if phase in (None, part.phase):
+            total += part.seconds
+    return total
+
+
+def compute_seconds(job: Job) -> Bounds | None:
+    """Seconds that one GPU computes for an optimizer step: ``accumulation * (forward + backward) + optimizer step``.
+
+    Returns:
+        [s] without communication and bubbles; None where ``compute_parts`` is None
+    """
+    parts = compute_parts(job)
+    if parts is None:
+        return None
+    micro = part_seconds(parts, "forward") + part_seconds(parts, "backward")
+    return times(micro, job.batch.accumulation) + part_seconds(parts, "optimizer_step")
+
+
+def _add_head(tally: Tally, job: Job, rates: Rates) -> None:
+    """Final norm, output matrix and loss."""
+    shape, layout, habit = job.shape, job.layout, loss_habit(job)
+    work = workload_of(job, shape.blocks[-1])._replace(fp8=False)
+    head = BlockTime(Tally(), Tally())
+    add_product(head, rates, output_matrix(job), work)
+    tally.add_all(head.once, 1.0)
+    logits = job.batch.tokens / layout.context * shape.vocabulary / layout.tensor
+    moved = traffic.loss_traffic(
+        logits, compute_bytes(job), habit.input_bytes, kernel=habit.kernel, copies_shifted=habit.copies_shifted,
+        compiled=habit.compiled or job.step.framework == "megatron",
+    )  # fmt: skip
+    if shape.final_norm is not None:
+        elements = work.tokens * shape.hidden / layout.tensor
+        moved = moved.plus(traffic.norm_traffic(shape.final_norm, elements, work.kernels.residual, fused=work.fused, trains=True))
+    tally.add_traffic("loss", moved, rates)
+
+
+def _whole_copies(job: Job) -> Traffic:
+    """Copies of weights and gradients per micro-batch: autocast's casts, what FSDP copies out and in, buckets, the sum with old gradients.
+
+    Source:
+        torch.distributed.fsdp, _fsdp_collectives.py (FSDP2 copies gathered parameters out); torch.autocast
+    """
+    layout, precision, accumulation = job.layout, job.precision, job.batch.accumulation
+    here = job.shape.parameters / (layout.tensor * layout.pipeline)
+    trains = trainable(job).total / (layout.tensor * layout.pipeline)
+    size, stored = compute_bytes(job), DTYPE_BYTES[precision.weights]
+    kept = DTYPE_BYTES[precision.gradients] if job.method.kind == "full" else round(gradient_bytes(job) / max(1, trainable(job).total))
+    moved = Traffic()
+    if layout.divides_parameters and layout.shards > 1:
+        out = 2.0 * size * here if layout.implementation == "fsdp2" and not job.method.is_quantized else 0.0
+        again = 0.0 if layout.reshard_after_forward is False else out
+        reduced = traffic.cast_traffic(trains, size, DTYPE_BYTES[precision.reduce]) or 2.0 * size * trains
+        moved = Traffic(out, again + reduced)
+    elif precision.autocast and stored > size and not job.method.is_quantized:
+        moved = Traffic(traffic.cast_traffic(here, stored, size), traffic.cast_traffic(trains, size, kept))
+    if layout.strategy in ("ddp", "zero1", "zero2") and layout.data_parallel > 1:
+        moved = moved.plus(Traffic(0.0, 4.0 * kept * trains))
+    divides = layout.sync_every_micro_batch and (layout.divides_parameters or layout.strategy == "zero2")
+    summed = 3.0 * kept * trains * (accumulation - 1) / accumulation / (layout.shards if divides else 1)
+    return moved.plus(Traffic(0.0, summed))
+
+
+def _add_launches(tally: Tally, job: Job) -> None:
+    """What the GPU waits for launches: ``max(0, kernels * seconds per launch - seconds of the kernels)``, phase by phase.
+
+    What is computed again in backward is launched by Python too.
+    """
+    phases: tuple[tuple[TimePhase, str], ...] = (("forward", "launch_forward"), ("backward", "launch_backward"))
+    for phase, name in phases:
+        each = achieved("launch_compiled" if job.step.compile else name)
+        count, busy = tally.launches[phase], tally.busy(phase)
+        waits = [max(0.0, count * launch - work) for launch, work in zip(each, busy, strict=True)]
+        tally.add("waiting for launches", phase, Bounds(*sorted(waits)), "launch")
+
+
+def _add_offloaded_activations(tally: Tally, job: Job, rates: Rates) -> None:
+    """Block inputs go to the host in forward and come back in backward; what takes longer than computing is waited for."""
+    if not job.step.activation_offload or rates.pcie_bytes_per_second is None:
+        return
+    moved = float(job.batch.tokens * job.shape.hidden * compute_bytes(job) * len(job.shape.layers)) / job.layout.context
+    phases: tuple[TimePhase, ...] = ("forward", "backward")
+    for phase in phases:
+        busy = tally.busy(phase).likely
+        over = (max(0.0, seconds - busy) for seconds in seconds_at(moved, rates.pcie_bytes_per_second))
+        tally.add("activations over PCIe", phase, Bounds(*over), "pcie")
+
+
+def _add_optimizer_step(tally: Tally, job: Job, rates: Rates) -> None:
+    pcie, host = offloaded_bytes(job)
+    if pcie:
+        link = rates.pcie_bytes_per_second or rates.memory_bytes_per_second
+        tally.add("optimizer on the host", "optimizer_step", seconds_at(host, achieved("host_adam")), "memory")
+        tally.add("gradients and weights over PCIe", "optimizer_step", seconds_at(pcie, link), "pcie")
+        return
+    tally.add("optimizer", "optimizer_step", seconds_at(step_bytes(job), rates.memory_bytes_per_second), "memory")
+    tally.add("orthogonalization", "optimizer_step", seconds_at(orthogonalization_flop(job), rates.matrix_flop_per_second), "compute")
