@@ -31,7 +31,7 @@ def trace_trials(trials: Sequence[Trial], progress: Progress | None = None) -> l
     """
     board = _Board(len(trials), progress)
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = [pool.submit(_answered, trial, board.teller(number)) for number, trial in enumerate(trials, 1)]
+        found = [pool.submit(_answered, trial, board, number) for number, trial in enumerate(trials, 1)]
         try:
             return [future.result() for future in found]
         except BaseException:
@@ -40,13 +40,15 @@ def trace_trials(trials: Sequence[Trial], progress: Progress | None = None) -> l
             raise
 
 
-def _answered(trial: Trial, progress: Progress) -> Answer:
+def _answered(trial: Trial, board: _Board, number: int) -> Answer:
     try:
-        return trace_subject(Subject(trial.job, trial.job, ""), progress=progress)
+        return trace_subject(Subject(trial.job, trial.job, ""), progress=board.teller(number))
     except InputError as error:
         why = in_words(error)
     except LabError as error:
         why = error.what
+    finally:
+        board.leave(number)
     return replace(trial.answer, warnings=untraced(trial.answer, why))
 
 
@@ -62,6 +64,11 @@ class _Board:
     def stop(self) -> None:
         """Ends each trace at its next sign of life."""
         self._stopped.set()
+
+    def leave(self, number: int) -> None:
+        """The trace of one option has ended."""
+        with self._lock:
+            self._stages.pop(number, None)
 
     def teller(self, number: int) -> Callable[[str], None]:
         """What the trace of one option tells its stages to."""

@@ -16,7 +16,7 @@ class Moment(NamedTuple):
     step: int
     """of the optimizer, from 1 on"""
     micro_batch: int
-    """from 1 on; 0 outside forward and backward"""
+    """from 1 on, with gaps where middle ones are alike; 0 in the optimizer's step and when gradients are cleared"""
     phase: Phase
     block: int | None
     """counted from the embedding on; None outside the blocks"""

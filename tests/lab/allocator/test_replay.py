@@ -1,4 +1,4 @@
-"""Replay of a stream: peaks, marks, the end of memory, unsound streams."""
+"""Replay of a stream: peaks, the end of memory, unsound streams."""
 
 from __future__ import annotations
 
@@ -11,22 +11,17 @@ MIB = 1 << 20
 STREAM: list[Event] = [(1, 30 * MIB, 0), (2, 500, 0), (1, RELEASE, 0), (1, 12 * MIB, 0), (3, 0, 0), (3, RELEASE, 0), (4, 12 * MIB, 2)]
 
 
-def test_peaks_end_and_marks() -> None:
-    done = replay(STREAM, marks=[4, 0, 2])
+def test_peaks_and_end() -> None:
+    done = replay(STREAM)
     assert done.peak_reserved_bytes == done.reserved_bytes == (30 + 2 + 12) * MIB
     assert done.peak_allocated_bytes == 30 * MIB + 512
     assert done.allocated_bytes == 24 * MIB + 512
     assert (done.segments, done.retries, done.out_of_memory) == (3, 0, None)
-    assert done.marks == ((0, 30 * MIB, 30 * MIB), (2, 32 * MIB, 512), (4, 32 * MIB, 12 * MIB + 512))
-
-
-def test_mark_after_the_last_event() -> None:
-    assert [mark.event_index for mark in replay(STREAM, marks=range(len(STREAM))).marks] == list(range(len(STREAM)))
 
 
 def test_nothing() -> None:
     done = replay([])
-    assert (done.peak_reserved_bytes, done.segments, done.marks) == (0, 0, ())
+    assert (done.peak_reserved_bytes, done.segments) == (0, 0)
 
 
 def test_expandable_segments_reserve_less_where_sizes_vary() -> None:
@@ -39,9 +34,8 @@ def test_expandable_segments_reserve_less_where_sizes_vary() -> None:
 
 
 def test_where_memory_ran_out() -> None:
-    done = replay(STREAM, AllocatorSettings(capacity_bytes=40 * MIB), marks=[2, 6])
+    done = replay(STREAM, AllocatorSettings(capacity_bytes=40 * MIB))
     assert done.out_of_memory == (6, 12 * MIB, 12 * MIB, 32 * MIB, 12 * MIB + 512)
-    assert [mark.event_index for mark in done.marks] == [2]
     assert done.retries == 1
 
 
@@ -56,9 +50,3 @@ def test_where_memory_ran_out() -> None:
 def test_unsound_streams(events: list[Event], message: str) -> None:
     with pytest.raises(InputError, match=message):
         replay(events)
-
-
-@pytest.mark.parametrize("mark", [-1, len(STREAM)])
-def test_marks_beyond_the_stream(mark: int) -> None:
-    with pytest.raises(InputError, match="indices from 0 to 6"):
-        replay(STREAM, marks=[mark])

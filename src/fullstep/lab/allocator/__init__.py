@@ -7,7 +7,7 @@ and ``c10/core/AllocatorConfig.h``. Left out: CUDA graphs, private pools, ``reco
 from fullstep.lab.allocator.caching import CachingAllocator, DeviceOutOfMemoryError
 from fullstep.lab.allocator.device import SegmentEvent
 from fullstep.lab.allocator.recording import Comparison, replay_recording
-from fullstep.lab.allocator.replay import RELEASE, Event, Mark, OutOfMemory, Replay, replay
+from fullstep.lab.allocator.replay import RELEASE, Event, OutOfMemory, Replay, replay
 from fullstep.lab.allocator.segments import KnownBlock, Segment, adopt_segment, segments_of
 from fullstep.lab.allocator.settings import AllocatorSettings
 from fullstep.lab.allocator.snapshot import Frame, Frames, write_snapshot
@@ -22,7 +22,6 @@ __all__ = [
     "Frame",
     "Frames",
     "KnownBlock",
-    "Mark",
     "OutOfMemory",
     "Replay",
     "Segment",

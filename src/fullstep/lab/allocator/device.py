@@ -38,17 +38,14 @@ class Device:
         self.history: list[SegmentEvent] = []
         self.heads: dict[int, Block] = {}
         """the first block of every segment, by its address"""
-        self._address_of = address_of or self._next_address
+        self.segment_address = address_of or self._next_address
+        """where ``cudaMalloc`` puts a segment of so many bytes"""
         self._free_address = _FIRST_ADDRESS
         self._free_area = _FIRST_AREA
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether CUDA would give so many bytes."""
         return self.capacity_bytes is None or self.reserved_bytes + size_bytes <= self.capacity_bytes
-
-    def segment_address(self, size_bytes: int) -> int:
-        """Where ``cudaMalloc`` puts a segment."""
-        return self._address_of(size_bytes)
 
     def area_range(self, page_bytes: int, least_bytes: int) -> tuple[int, int]:
         """Address and size of the address space for an expandable segment: 9/8 of the card, in whole pages."""

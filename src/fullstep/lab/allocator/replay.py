@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from fullstep.errors import Fault, InputError
@@ -16,14 +15,6 @@ Event: TypeAlias = tuple[int, int, int]
 """Tensor's id, bytes asked for, stream. ``RELEASE`` in place of the bytes gives the tensor back; its id can then be used again."""
 
 RELEASE = -1
-
-
-class Mark(NamedTuple):
-    """What stood on the books right after an event."""
-
-    event_index: int
-    reserved_bytes: int
-    allocated_bytes: int
 
 
 class OutOfMemory(NamedTuple):
@@ -53,38 +44,23 @@ class Replay(NamedTuple):
     retries: int
     """how often all of the cache had to be given back to go on"""
     out_of_memory: OutOfMemory | None
-    marks: tuple[Mark, ...]
-    """as asked for; those after the end of memory are missing"""
 
 
-def replay(events: Sequence[Event], settings: AllocatorSettings | None = None, *, marks: Iterable[int] = ()) -> Replay:
+def replay(events: Sequence[Event], settings: AllocatorSettings | None = None) -> Replay:
     """Play the events one after the other on an empty card.
 
     Args:
         events: ``(tensor_id, size_bytes, stream)`` in order; 0 bytes take no memory, as in torch
         settings: of the allocator and the card; None: torch's defaults and a card without end
-        marks: indices of events after which the books are noted
     Raises:
-        InputError: for an index beyond the stream, a size below -1, an id that is allocated twice or released without being allocated
+        InputError: for a size below -1, an id that is allocated twice or released without being allocated
 
-    >>> stream = [(1, 3 * 2**20, 0), (2, 100, 0), (1, RELEASE, 0)]
-    >>> done = replay(stream, marks=[0])
-    >>> done.peak_reserved_bytes // 2**20, done.peak_allocated_bytes - 3 * 2**20, done.segments, done.marks[0].reserved_bytes // 2**20
-    (22, 512, 2, 20)
+    >>> done = replay([(1, 3 * 2**20, 0), (2, 100, 0), (1, RELEASE, 0)])
+    >>> done.peak_reserved_bytes // 2**20, done.peak_allocated_bytes - 3 * 2**20, done.segments
+    (22, 512, 2)
     """
     allocator = CachingAllocator(settings)
-    stops = sorted(set(marks))
-    if stops and not 0 <= stops[0] <= stops[-1] < len(events):
-        raise InputError(Fault("replay: marks", f"{stops[0]} to {stops[-1]}", f"indices from 0 to {len(events) - 1}"))
-    held: dict[int, Block | None] = {}
-    noted: list[Mark] = []
-    failure = None
-    for start, end in pairwise([0, *(stop + 1 for stop in stops), len(events)]):
-        failure = _play(allocator, events, start, end, held)
-        if failure is not None:
-            break
-        if len(noted) < len(stops):
-            noted.append(Mark(stops[len(noted)], allocator.reserved_bytes, allocator.allocated_bytes))
+    failure = _play(allocator, events)
     return Replay(
         peak_reserved_bytes=allocator.peak_reserved_bytes,
         peak_allocated_bytes=allocator.peak_allocated_bytes,
@@ -93,16 +69,16 @@ def replay(events: Sequence[Event], settings: AllocatorSettings | None = None, *
         segments=len(segments_of(allocator)),
         retries=allocator.retries,
         out_of_memory=failure,
-        marks=tuple(noted),
     )
 
 
-def _play(allocator: CachingAllocator, events: Sequence[Event], start: int, end: int, held: dict[int, Block | None]) -> OutOfMemory | None:
-    """Events from ``start`` up to ``end``; the failure where memory ran out."""
+def _play(allocator: CachingAllocator, events: Sequence[Event]) -> OutOfMemory | None:
+    """All events; the failure where memory ran out."""
     malloc, free = allocator.malloc, allocator.free
-    index = start
+    held: dict[int, Block | None] = {}
+    index = 0
     try:
-        for index, (tensor, size, stream) in enumerate(events[start:end], start):
+        for index, (tensor, size, stream) in enumerate(events):
             if size == RELEASE:
                 if tensor not in held:
                     raise _unsound(index, events[index])

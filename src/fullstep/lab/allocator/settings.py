@@ -55,22 +55,16 @@ class AllocatorSettings:
 
     def __post_init__(self) -> None:
         """Refuse what torch refuses."""
-        divisions = self.roundup_power2_divisions
-        faults = [
-            _fault("max_split_bytes", self.max_split_bytes, f"at least {self.large_segment_bytes}, or None")
-            if self.max_split_bytes is not None and self.max_split_bytes < self.large_segment_bytes
-            else None,
-            _fault("roundup_power2_divisions", divisions, "nothing, one or 16 powers of two or zeros")
-            if len(divisions) not in (0, 1, _INTERVALS) or any(count < 0 or count & (count - 1) for count in divisions)
-            else None,
-            _fault("garbage_collection_threshold", self.garbage_collection_threshold, "0 up to, but not including, 1")
-            if not 0 <= self.garbage_collection_threshold < 1
-            else None,
-            _fault("large_segment_bytes", self.large_segment_bytes, f"whole MiB above {MIN_LARGE_BYTES}")
-            if self.large_segment_bytes <= MIN_LARGE_BYTES or self.large_segment_bytes % MIB
-            else None,
+        split, divisions, threshold, large = (
+            self.max_split_bytes, self.roundup_power2_divisions, self.garbage_collection_threshold, self.large_segment_bytes,
+        )  # fmt: skip
+        rules = [
+            ("max_split_bytes", f"at least {large}, or None", split is None or split >= large),
+            ("roundup_power2_divisions", "nothing, one or 16 powers of two or zeros", _are_divisions(divisions)),
+            ("garbage_collection_threshold", "0 up to, but not including, 1", 0 <= threshold < 1),
+            ("large_segment_bytes", f"whole MiB above {MIN_LARGE_BYTES}", large > MIN_LARGE_BYTES and large % MIB == 0),
         ]
-        if found := [fault for fault in faults if fault is not None]:
+        if found := [_fault(name, getattr(self, name), allowed) for name, allowed, holds in rules if not holds]:
             raise InputError(*found)
 
     @property
@@ -137,3 +131,7 @@ class AllocatorSettings:
 
 def _fault(name: str, found: object, allowed: str) -> Fault:
     return Fault(where=f"allocator settings: {name}", found=str(found), allowed=allowed, remedy="Torch refuses it too.")
+
+
+def _are_divisions(divisions: tuple[int, ...]) -> bool:
+    return len(divisions) in (0, 1, _INTERVALS) and all(count >= 0 and not count & (count - 1) for count in divisions)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from fullstep.lab.allocator.blocks import Block
 from fullstep.lab.allocator.caching import CachingAllocator, DeviceOutOfMemoryError
-from fullstep.lab.allocator.replay import RELEASE, Event, Replay, replay
+from fullstep.lab.allocator.replay import RELEASE, Event
 from fullstep.lab.allocator.segments import Segment, segments_of
 from fullstep.lab.allocator.settings import AllocatorSettings
 
@@ -43,26 +43,20 @@ def write_snapshot(
     *,
     frames: Sequence[Frames] = (),
     categories: Sequence[str] = (),
-) -> Replay:
+) -> None:
     """Replay the events and write what torch would have recorded of them.
 
     Args:
         path: of the file, replaced where it exists
-        events: as for :func:`~fullstep.lab.allocator.replay`
+        events: that :func:`~fullstep.lab.allocator.replay` takes. Where memory runs out, the snapshot ends with that event
         settings: of the allocator and the card
         frames: for each event the stack of the allocation, or an empty tuple; ignored for releases; may be left out as a whole
         categories: for each event what the tensor is, or an empty string; the viewer colours by it; may be left out as a whole
-    Returns:
-        the replay of the same events. Where memory ran out, the snapshot ends with that event
     Raises:
-        InputError: for a stream that :func:`~fullstep.lab.allocator.replay` refuses
         OSError: if the file can't be written
     """
-    settings = settings or AllocatorSettings()
-    outcome = replay(events, settings)
-    snapshot = _Recorder(settings, frames, categories).record(events)
+    snapshot = _Recorder(settings or AllocatorSettings(), frames, categories).record(events)
     path.write_bytes(pickle.dumps(snapshot, protocol=_PICKLE_PROTOCOL))
-    return outcome
 
 
 class _Recorder:

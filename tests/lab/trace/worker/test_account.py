@@ -1,4 +1,4 @@
-"""FLOPs of a step from those of the micro-batches that were traced."""
+"""FLOPs and micro-batches of a step from those that were traced."""
 
 from __future__ import annotations
 
@@ -22,3 +22,18 @@ def test_all_micro_batches_count_and_the_optimizer_once() -> None:
     found = account(stream, 8)
     assert found.flops == 8 * 10 + 7
     assert sum(moment.flops for moment in found.timeline) == 3 * 10 + 7
+    numbers = [moment.micro_batch for moment in found.timeline if moment.phase == "forward"]
+    assert sorted(set(numbers)) == [1, 2, 8]  # the last one traced is the last one of the step
+
+
+def test_two_stretches_of_one_landmark_add_up() -> None:
+    """A class that calls two loss functions after another has two stretches of loss."""
+    stream = Stream()
+    stream.segments = [Segment(2, 1, "forward"), Segment(2, 1, "loss"), Segment(2, 1, "loss")]
+    for segment, size in enumerate((512, 1024, 512)):
+        stream.tensors.append(TensorRecord(size, (size,), "torch.uint8", "made", "", ("", 0), segment, OUTSIDE))
+        stream.append(segment, size, 0, OUTSIDE, segment)
+    stream.flops = {(1, OUTSIDE): 10, (2, OUTSIDE): 10}
+    settle_holdings(stream)
+    timeline = account(stream, 1).timeline
+    assert [(moment.phase, moment.flops, moment.allocated_peak_bytes) for moment in timeline] == [("forward", 0, 512), ("loss", 20, 2048)]

@@ -82,3 +82,10 @@ def test_repeated_blocks_and_all_blocks_agree_to_the_byte(name: str, traced: Cal
     of_the_run = {"blocks_traced", "operations", "seconds"}
     for field in set(Trace._fields) - of_the_run:
         assert getattr(short, field) == getattr(whole, field), field
+
+
+def test_where_even_a_wider_edge_leaves_nothing_out_the_report_says_so(traced: Callable[..., Trace]) -> None:
+    """Six blocks, of which the first keeps no angles: five differ, and seven are not there."""
+    found = traced(_worksheet(_LLAMA, {"method.kind": "lora", "method.targets": ["up_proj", "down_proj"]}))
+    assert found.blocks_traced == found.blocks == 6
+    assert [note.code for note in found.notes] == ["F122"]

@@ -102,7 +102,6 @@ def test_every_kind_is_either_traced_or_refused() -> None:
 def test_trains_what_peft_trains_on_real_tensors(kind: str, traced: Any) -> None:
     found = traced(worksheet(method={"kind": kind, **STATED.get(kind, {})}))
     assert found.trainable_parameters == own_count(kind)
-    assert found.allocated_peak_bytes > 0
 
 
 @pytest.mark.parametrize("kind", REFUSED)

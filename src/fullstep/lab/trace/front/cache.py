@@ -94,7 +94,8 @@ def keep_trace(key: str, trace: Trace) -> None:
 
 def _drop_oldest(folder: Path) -> None:
     """All but the newest entries; what a process that was killed left half written grows old with them."""
-    entries = [(entry.stat().st_mtime, entry.path) for entry in os.scandir(folder) if entry.name.endswith((".json", ".part"))]
+    with os.scandir(folder) as found:
+        entries = [(entry.stat().st_mtime, entry.path) for entry in found if entry.name.endswith((".json", ".part"))]
     for _, path in sorted(entries, reverse=True)[MOST_ENTRIES:]:
         with suppress(OSError):
             Path(path).unlink()

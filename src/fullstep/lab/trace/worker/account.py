@@ -57,9 +57,10 @@ def account(stream: Stream, micro_batches: int) -> Accounts:
         stream: settled, with at least two optimizer steps
         micro_batches: of the worksheet's step; the stream may have fewer of them
     """
-    walk = _Walk(stream)
+    walk = _Walk(stream, micro_batches)
     walk.run()
-    peak = max(walk.instants.values(), key=lambda found: found.total)
+    peak_at = max(walk.instants, key=lambda at: walk.instants[at].total)
+    peak = walk.instants[peak_at]
     order: tuple[At, ...] = ("forward", "loss", "backward", "second_forward", "optimizer_step")
     instants = tuple(
         Instant(at, Holdings(*walk.instants[at].held), _place_words(walk.instants[at].block, stream, walk.instants[at].segment))
@@ -68,7 +69,7 @@ def account(stream: Stream, micro_batches: int) -> Accounts:
     alive = _alive_at(stream, peak.event)
     return Accounts(
         instants=instants,
-        peak_at=max(walk.instants, key=lambda at: walk.instants[at].total),
+        peak_at=peak_at,
         peak_bytes=peak.total,
         timeline=tuple(walk.timeline),
         largest=_largest(alive),
@@ -79,10 +80,14 @@ def account(stream: Stream, micro_batches: int) -> Accounts:
 
 def _flops(stream: Stream, micro_batches: int) -> int:
     """Of the whole step: what the traced micro-batches compute stands for all of them, what the optimizer computes is done once."""
-    traced = max(segment.micro_batch for segment in stream.segments)
+    traced = _traced_micro_batches(stream)
     steady = [(stream.segments[at], flops) for (at, _), flops in stream.flops.items() if stream.segments[at].step == _STEADY]
     repeated = sum(flops for segment, flops in steady if segment.micro_batch)
     return repeated * micro_batches // traced + sum(flops for segment, flops in steady if not segment.micro_batch)
+
+
+def _traced_micro_batches(stream: Stream) -> int:
+    return max(segment.micro_batch for segment in stream.segments)
 
 
 class _Peak(NamedTuple):
@@ -96,8 +101,10 @@ class _Peak(NamedTuple):
 class _Walk:
     """Running sums by holding, and the largest of each instant and landmark."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, micro_batches: int) -> None:
         self.stream = stream
+        self._last = _traced_micro_batches(stream), micro_batches
+        """number of the last micro-batch, here and in the worksheet's step"""
         self.held = [0] * len(HOLDINGS)
         self.total = 0
         self.instants: dict[At, _Peak] = {}
@@ -142,13 +149,16 @@ class _Walk:
         if segment.step != _STEADY:
             return
         block = None if where[1] == OUTSIDE else where[1]
+        traced, of_step = self._last
+        micro_batch = of_step if segment.micro_batch == traced else segment.micro_batch
         flops = 0 if where in self._computed else self.stream.flops.get(where, 0)
         self._computed.add(where)
         last = self.timeline[-1] if self.timeline else None
-        if last is not None and (last.micro_batch, last.phase, last.block) == (segment.micro_batch, segment.phase, block):
-            self.timeline[-1] = last._replace(allocated_peak_bytes=max(top, last.allocated_peak_bytes), allocated_end_bytes=self.total)
+        if last is not None and (last.micro_batch, last.phase, last.block) == (micro_batch, segment.phase, block):
+            top, flops = max(top, last.allocated_peak_bytes), last.flops + flops
+            self.timeline[-1] = last._replace(allocated_peak_bytes=top, allocated_end_bytes=self.total, flops=flops)
             return
-        self.timeline.append(Moment(segment.step, segment.micro_batch, segment.phase, block, top, self.total, flops))  # type: ignore[arg-type]
+        self.timeline.append(Moment(segment.step, micro_batch, segment.phase, block, top, self.total, flops))  # type: ignore[arg-type]
 
 
 def _instant_of(stream: Stream, segment: int) -> At | None:

@@ -212,7 +212,8 @@ def _line_of_class(error: Exception) -> str | None:
 
 
 def _in_one_line(error: Exception) -> str:
-    """
+    """Kind and text of an error, cut off where it is long.
+
     >>> _in_one_line(ValueError("heads:\\n  must divide"))
     'ValueError: heads: must divide'
     """

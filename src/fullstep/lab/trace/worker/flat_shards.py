@@ -15,6 +15,8 @@ from fullstep.job import Settings
 from fullstep.lab.trace.worker.model import DTYPES
 
 Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
+"""what stands around a micro-batch; argument: whether it is the step's last one"""
+
 
 
 def shard_flat(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, settings: Settings) -> tuple[nn.Module, Syncs]:

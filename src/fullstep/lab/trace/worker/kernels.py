@@ -35,8 +35,7 @@ def _register_flash(settings: Settings) -> None:
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS  # noqa: PLC0415
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: PLC0415
 
-    dtype = DTYPES.get(settings.precision.compute, DTYPES["bfloat16"])
-
+    dtype = DTYPES[settings.precision.compute]
     halves = (DTYPES["float16"], DTYPES["bfloat16"])
 
     def attention(

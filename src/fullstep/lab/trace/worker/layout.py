@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,11 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from fullstep.job.job import Settings
-from fullstep.lab.trace.worker.flat_shards import shard_flat
+from fullstep.lab.trace.worker.flat_shards import Syncs, shard_flat
 from fullstep.lab.trace.worker.model import DTYPES
 from fullstep.lab.trace.worker.offload import offload_shards
 from fullstep.lab.trace.worker.recorder import Recorder
 from fullstep.lab.trace.worker.tensor_parallel import cut_tensors
-
-Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,32 @@ def make_mesh(settings: Settings) -> Mesh:
     return Mesh(data if ranks > 1 else None, mesh["tensor"])
 
 
+@contextlib.contextmanager
+def changes_undone(settings: Settings) -> Iterator[None]:
+    """What :func:`spread` changes in torch is put back: another recording may follow in this process."""
+    places = _changed_places(settings)
+    before = [vars(holder)[name] for holder, name in places]
+    try:
+        yield
+    finally:
+        for (holder, name), value in zip(places, before, strict=True):
+            setattr(holder, name, value)
+
+
+def _changed_places(settings: Settings) -> list[tuple[Any, str]]:
+    if settings.layout.strategy == "ddp":
+        from torch.nn.parallel import distributed  # noqa: PLC0415
+
+        checks = [(distributed, "_verify_param_shape_across_processes"), (distributed, "_sync_module_states")]
+        return [*checks, *((dist, name) for name in ("Logger", "Reducer", "_register_comm_hook"))]
+    if not settings.layout.is_fsdp:
+        return []
+    from torch.distributed.fsdp._fully_shard import _fsdp_param, _fsdp_param_group  # noqa: PLC0415
+
+    traffic = [(_fsdp_param_group, name) for name in ("foreach_all_gather", "foreach_reduce")]
+    return [*traffic, (_fsdp_param.FSDPParam, "all_gather_inputs")]
+
+
 def spread(model: nn.Module, blocks: Sequence[nn.Module], mesh: Mesh, settings: Settings, recorder: Recorder) -> Spread:
     """The model wrapped by the library that the layout names.
 
@@ -85,10 +109,9 @@ def _fully_sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMe
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: PLC0415
 
     layout, precision = settings.layout, settings.precision
-    compute = "bfloat16" if precision.compute == "fp8" else precision.compute
     keys: dict[str, Any] = {
         "mesh": mesh,
-        "mp_policy": MixedPrecisionPolicy(param_dtype=DTYPES[compute], reduce_dtype=DTYPES[precision.reduce]),
+        "mp_policy": MixedPrecisionPolicy(param_dtype=DTYPES[precision.compute], reduce_dtype=DTYPES[precision.reduce]),
         "reshard_after_forward": False if layout.strategy == "fsdp_grad_op" else layout.reshard_after_forward,
     }
     if layout.offload_parameters:

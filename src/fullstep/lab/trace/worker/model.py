@@ -39,12 +39,12 @@ class Blocks:
     """False where another list beside it has as many members: a layer is more than its block, and none is left out"""
 
 
-def find_blocks(model: nn.Module, told_apart: Callable[[str, int], object] = lambda *_: None) -> Blocks:
+def find_blocks(model: nn.Module, told_apart: Callable[[int], object] = lambda _: None) -> Blocks:
     """The longest list of modules that is not inside another one, and which of its blocks are equal.
 
     Args:
         model: of transformers
-        told_apart: from the list's name and a block's number to what the worksheet does with that block
+        told_apart: from a block's number to what the worksheet does with that block
     """
     lists: dict[str, nn.ModuleList] = {}
     for name, module in model.named_modules():
@@ -58,7 +58,7 @@ def find_blocks(model: nn.Module, told_apart: Callable[[str, int], object] = lam
     count = len(lists[path])
     known: dict[Any, int] = {}
     kinds = tuple(
-        known.setdefault((_signature(block), _stated_of(config, number, count), told_apart(path, number)), len(known))
+        known.setdefault((_signature(block), _stated_of(config, number, count), told_apart(number)), len(known))
         for number, block in enumerate(lists[path])
     )
     parent = path.rpartition(".")[0]

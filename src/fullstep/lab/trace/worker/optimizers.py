@@ -138,7 +138,7 @@ def _muon(parameters: Parameters, settings: Settings, model: nn.Module) -> Any:
 
 
 def _of_bitsandbytes(states: int, *, bits: int, paged: bool = False) -> Callable[..., Any]:
-    """Under FSDP2 the 8-bit AdamW is torchao's, which knows sharded tensors.
+    """Where state is sharded the 8-bit AdamW is torchao's, which knows sharded tensors.
 
     The Trainer keeps float32 states for embeddings. Source: transformers, trainer.py, create_optimizer (register_module_override).
     """

@@ -39,6 +39,7 @@ class Places:
     def __init__(self) -> None:
         self.nowhere = Place("", OUTSIDE, False)
         self.loss = Place("loss", OUTSIDE, True)
+        self._last = self.nowhere
         self._of_module: dict[int, Place] = {}
         self._stack: list[Place] = [self.nowhere]
         self._sequence: list[int] = []
@@ -61,9 +62,6 @@ class Places:
             parts = name.split(".")
             block = next((within[at] for n in range(len(parts), 0, -1) if (at := ".".join(parts[:n])) in within), OUTSIDE)
             self._of_module.setdefault(id(module), Place(name, block, module is head))
-
-    def place_of(self, module: nn.Module) -> Place:
-        return self._of_module.get(id(module), self.nowhere)
 
     def follow(self) -> None:
         """Starts to follow; :meth:`stop` ends it."""
@@ -131,19 +129,17 @@ class Places:
         self._sequence.append(torch.autograd._get_sequence_nr())
         self._place_at.append(self._stack[-1])
 
-    def here(self) -> tuple[Place, bool, int]:
-        """(place, whether it is a forward operation or its recomputation, sequence number of the node that is undone)."""
+    def here(self) -> tuple[Place, int]:
+        """(place, sequence number of the node that is undone; -1 in a forward operation or its recomputation)."""
         node = torch._C._current_autograd_node()
         if node is None or self._recomputing or node.name().startswith("CheckpointFunctionB"):
-            return self._stack[-1], True, -1
+            return self._stack[-1], -1
         sequence = node._sequence_nr()
         if not 0 <= sequence < _LARGEST_SEQUENCE:
-            return self._last, False, -1
+            return self._last, -1
         at = bisect_right(self._sequence, sequence) - 1
         self._last = self._place_at[at] if at >= 0 else self.nowhere
-        return self._last, False, sequence
-
-    _last: Place = Place("", OUTSIDE, False)
+        return self._last, sequence
 
     def line(self, sequence: int) -> tuple[str, int]:
         """(file, number) of the code that asked; for a node of backward (``sequence`` >= 0) of the forward operation."""

@@ -127,7 +127,7 @@ class Recorder(TorchDispatchMode):
         if distributed.paused:
             return out
         self.operations += 1
-        place, _, sequence = self.places.here()
+        place, sequence = self.places.here()
         formula = flop_registry.get(func._overloadpacket)
         if formula is not None:
             self._count_flops(formula, args, kwargs, out, place.block)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
-from fullstep.hardware import device_overheads
 from fullstep.job import Settings
+from fullstep.job.outside import outside_allocator
 from fullstep.lab.allocator import AllocatorSettings, Event, Frame, OutOfMemory, Replay, replay, write_snapshot
 from fullstep.lab.trace.worker.account import account, settle_holdings
 from fullstep.lab.trace.worker.model import Blocks
@@ -66,9 +66,9 @@ def result_of(stream: Stream, blocks: Blocks, sizes: Sizes, settings: Settings, 
 
 
 def _capacity_bytes(settings: Settings) -> int | None:
-    """What torch's allocator can have of the card: its usable bytes less the context; None: no card is named."""
+    """What torch's allocator can have of the card: its usable bytes less the context and the communicator; None: no card is named."""
     usable = settings.machine.usable_bytes
-    return None if usable is None else int(usable - device_overheads(settings.machine.card).context_bytes.likely)
+    return None if usable is None else int(usable - outside_allocator(settings).likely)
 
 
 def _played(events: Sequence[Event], allocator: AllocatorSettings, segments: Sequence[int], stream: Stream) -> tuple[Replay, str]:

@@ -54,6 +54,8 @@ class Run:
     def __init__(self, config: Mapping[str, Any], settings: Settings, mesh: layout.Mesh, report: Callable[[str], None]) -> None:
         self.config, self.settings, self.mesh, self.report = config, settings, mesh, report
         self.sizes = Sizes()
+        self.unlike = ""
+        """where equal blocks did not behave alike, with few of them"""
 
     def whole(self) -> tuple[Stream, Blocks]:
         """Every block."""
@@ -67,8 +69,9 @@ class Run:
         """
         try:
             return self._shortened(edge=1)
-        except NotAlikeError:
-            return self._shortened(edge=2)
+        except NotAlikeError as error:
+            self.unlike = str(error)
+        return self._shortened(edge=2)
 
     def _shortened(self, edge: int) -> tuple[Stream, Blocks]:
         chosen = Blocks("", (), ())
@@ -94,6 +97,7 @@ class Run:
         with ExitStack() as stack:
             mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
             stack.enter_context(Oracle(settings))
+            stack.enter_context(layout.changes_undone(settings))
             self.report("building the model")
             model = build_model(config_of(self.config), DTYPES[settings.precision.weights], settings.step.attention)
             blocks = choose(find_blocks(model, _told_apart(settings)))
@@ -156,12 +160,12 @@ class Run:
             recorder.places.stop()
 
 
-def _told_apart(settings: Settings) -> Callable[[str, int], object]:
+def _told_apart(settings: Settings) -> Callable[[int], object]:
     """What the worksheet does with one block and not with another: recomputation of every n-th, modules named by their block's number."""
     every = settings.step.activation_checkpointing
     named = any(part.isdigit() for name in (*settings.method.targets, *settings.method.train_modules) for part in name.split("."))
 
-    def tell(_: str, number: int) -> object:
+    def tell(number: int) -> object:
         return number if named else isinstance(every, int) and number % every == 0
 
     return tell

@@ -49,9 +49,10 @@ def trace(request: Request, report: Report) -> Trace:
     else:
         try:
             stream, blocks = run.shortened()
-        except NotAlikeError as error:
-            notes.append(Caution("F122", f"every block was traced, because equal ones did not behave alike: {error}"))
+        except NotAlikeError:
             stream, blocks = run.whole()
+        if run.unlike and not blocks.repeated:
+            notes.append(Caution("F122", f"every block was traced, because equal ones did not behave alike: {run.unlike}"))
     report("adding up")
     found = result_of(stream, blocks, run.sizes, settings, request.snapshot)
     return found._replace(notes=(*notes, *found.notes), seconds=round(time.monotonic() - began, 2))

@@ -83,7 +83,6 @@ def _micro_batch(program: Program, recorder: Recorder, step: int, micro_batch: i
         if clears:
             program.optimizer.zero_grad()
         recorder.mark(Segment(step, micro_batch, "backward"))
-        recorder.places.restart()
         loss.backward()
         del loss, kept
     trained = [(name, p) for name, p in program.model.named_parameters() if p.requires_grad]

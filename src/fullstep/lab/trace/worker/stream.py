@@ -18,7 +18,7 @@ class Segment(NamedTuple):
     step: int
     """of the optimizer, from 1 on; 0 before the first"""
     micro_batch: int
-    """from 1 on; 0 outside forward and backward"""
+    """from 1 on; 0 in the optimizer's step and when gradients are cleared"""
     phase: str
 
 
@@ -75,10 +75,6 @@ class Stream:
         self.streams.append(stream)
         self.blocks.append(block)
         self.segment_of_event.append(segment)
-
-    def events(self) -> list[tuple[int, int, int]]:
-        """(tensor, size in bytes or RELEASE, stream), as the allocator's replay takes them."""
-        return list(zip(self.which, self.sizes, self.streams, strict=True))
 
     def __len__(self) -> int:
         return len(self.which)

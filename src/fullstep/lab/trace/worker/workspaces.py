@@ -20,7 +20,7 @@ from fullstep.lab.trace.worker.compat import capabilities
 from fullstep.lab.trace.worker.reductions import column_sum_buffers
 
 _aten = torch.ops.aten
-_DEFAULT_PROCESSORS = 132
+_PROCESSORS = 132
 """streaming multiprocessors, of which the catalogue of cards says nothing: an H100's"""
 _THREADS_PER_PROCESSOR = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536, (12, 1): 1536}
 """where it is not 2,048. Source: CUDA C++ programming guide, technical specifications per compute capability"""
@@ -38,12 +38,10 @@ class Workspaces:
 
     Args:
         card: None where the worksheet names none
-        multiprocessors: of the card; None: not known
     """
 
-    def __init__(self, card: Card | None, multiprocessors: int | None = None) -> None:
+    def __init__(self, card: Card | None) -> None:
         self.matrix_product_bytes = device_overheads(card).cublas_workspace_bytes // CUBLAS_HANDLES
-        self._processors = multiprocessors or _DEFAULT_PROCESSORS
         self._inside: dict[Any, Callable[[Sequence[Any], Any], list[int]]] = {
             _aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
             _aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
@@ -65,7 +63,7 @@ class Workspaces:
             return []
         columns = int(x.shape[-1])
         threads = _THREADS_PER_PROCESSOR.get(capabilities.capability(), 2048)
-        buffers = column_sum_buffers(x.numel() // columns, columns, x.element_size(), self._processors, threads)
+        buffers = column_sum_buffers(x.numel() // columns, columns, x.element_size(), _PROCESSORS, threads)
         return [sum(buffers)] if buffers else []
 
 
