@@ -1,0 +1,95 @@
+"""Tensor, pipeline, context and expert parallelism, and layers on several GPUs: arithmetic from their papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fullstep.job import Job
+from fullstep.physics.network.collective import Collective, sent_bytes_per_gpu_per_step
+from fullstep.physics.network.traffic import step_collectives
+
+Make = Callable[..., Job]
+STREAM = 4096 * 4096 * 2
+"""one row of 4,096 tokens, 4,096 wide, bfloat16"""
+BASE: dict[str, Any] = {"machine__gpu": "H100-SXM", "machine__gpus": 8, "batch__sequence_tokens": 4096, "layout__strategy": "fsdp"}
+
+
+def of(job: Job, what: str) -> list[Collective]:
+    return [one for one in step_collectives(job) if one.what.startswith(what)]
+
+
+def sent(collectives: list[Collective]) -> float:
+    return sum(sent_bytes_per_gpu_per_step(collectives))
+
+
+def degrees(**degree: int) -> dict[str, int]:
+    product = degree.get("tensor", 1) * degree.get("pipeline", 1) * degree.get("context", 1)
+    ranks = 8 // product
+    return {"layout__data_parallel": ranks, "layout__shards": ranks, **{f"layout__{name}": value for name, value in degree.items()}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "sums"),
+    [
+        ({}, 7),  # two forward, one per product that reads the input backward
+        ({"step__framework": "torchtitan"}, 4),  # a gather and a scatter are one sum
+        ({"step__framework": "megatron"}, 4),
+        ({"step__framework": "megatron", "step__activation_checkpointing": "full"}, 6),
+        ({"step__activation_checkpointing": "full"}, 8),  # torch stops before a block's last sum
+    ],
+)
+def test_sums_of_a_block_among_two_tensor_ranks(eight_billion: Make, keys: dict[str, Any], sums: int) -> None:
+    """Megatron-LM, section 3: 8 (t - 1) / t * b s h * bytes per block and micro-batch for four sums."""
+    job = eight_billion(**BASE, **degrees(tensor=2), **keys)
+    assert sent(of(job, "sum over tensor")) == pytest.approx(32 * sums * 2 * 1 / 2 * STREAM)
+
+
+def test_tensor_ranks_are_neighbours_and_share_the_weights(eight_billion: Make) -> None:
+    job = eight_billion(**BASE, **degrees(tensor=2), machine__nodes=1)
+    block = next(one for one in step_collectives(job) if one.what == "gather a block")
+    assert (block.ranks, block.nodes) == (4, 1)
+    assert block.payload_bytes == pytest.approx(2 * ((218_112_000 - 2 * 4096) / 2 + 2 * 4096))
+    assert {(one.ranks, one.ranks_per_node) for one in of(job, "sum")} == {(2, 2)}
+
+
+def test_a_middle_stage_sends_both_ways(eight_billion: Make) -> None:
+    job = eight_billion(**BASE, **degrees(pipeline=4), batch__accumulation=8)
+    sends = of(job, "send")
+    assert [(one.phase, one.times, one.payload_bytes) for one in sends] == [("forward", 8, STREAM), ("backward", 8, STREAM)]
+    blocks = [one for one in step_collectives(job) if one.what == "reduce gradients of a block"]
+    assert blocks[0].times == 8 * 8  # eight blocks, eight micro-batches
+
+
+def test_keys_go_round_the_ring_and_twice_as_much_comes_back(eight_billion: Make) -> None:
+    """Ring attention: (c - 1) / c * 2 * b * s * kv * bytes forward per block, 8 heads of keys 128 wide."""
+    job = eight_billion(**BASE, **degrees(context=4))
+    ring = of(job, "hand")
+    forward = 3 / 4 * 2 * 4096 * 1024 * 2 * 32
+    assert sum(one.payload_bytes * one.times for one in ring if one.phase == "forward") == pytest.approx(forward)
+    assert sum(one.payload_bytes * one.times for one in ring if one.phase == "backward") == pytest.approx(2 * forward)
+    assert next(one for one in step_collectives(job) if one.what == "gather a block").ranks == 8  # data * context
+
+
+def test_ulysses_exchanges_four_tensors_each_way(eight_billion: Make) -> None:
+    """DeepSpeed Ulysses, section 3.2: query and output of 4,096, key and value of 1,024, each s / c tokens."""
+    job = eight_billion(**{**BASE, "layout__strategy": "zero3"}, **degrees(context=4))
+    forward = [one for one in of(job, "exchange") if one.phase == "forward"]
+    assert sent(forward) == pytest.approx(32 * 3 / 4 * 1024 * (2 * 4096 + 2 * 1024) * 2)
+
+
+def test_experts_get_tokens_and_are_shared_by_fewer(mixture: Make) -> None:
+    """Qwen3-30B-A3B: 48 blocks, 128 experts, 8 a token, 2,048 wide; 8 ranks hold 16 experts each."""
+    keys: dict[str, Any] = {**BASE, "layout__data_parallel": 8, "layout__shards": 8, "layout__expert": 8, "step__framework": "torchtitan"}
+    job = mixture(**keys)
+    call = 7 / 8 * 4096 * 8 * 2048 * 2
+    assert sent(of(job, "send tokens")) == pytest.approx(48 * 4 * call)
+    assert not of(job, "gather experts")  # one rank each: nothing to gather
+    assert not of(job, "reduce gradients of experts")
+
+
+def test_layers_on_four_gpus_copy_the_stream_three_times_each_way(eight_billion: Make) -> None:
+    job = eight_billion(layout__strategy="layer_split", machine__gpu="RTX3090", machine__gpus=4, batch__sequence_tokens=4096)
+    assert [(one.times, one.payload_bytes) for one in step_collectives(job)] == [(3, STREAM), (3, STREAM)]
