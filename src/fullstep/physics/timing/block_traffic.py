@@ -62,6 +62,8 @@ def _sums(block: Block, work: Workload, hidden: int) -> Traffic:
     for readers in (attention, dense):
         if readers > 1:
             total = total.plus(traffic.shared_input_traffic(elements, work.size, readers))
+    if block.dropouts:
+        total = total.plus(traffic.dropout_traffic(elements, work.size), 2)
     if work.kernels.residual > work.size:
         cast = traffic.cast_traffic(elements, work.kernels.residual, work.size)
         total = total.plus(Traffic(cast, cast, 1, 1), attention + dense)

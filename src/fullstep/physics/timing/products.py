@@ -85,14 +85,14 @@ def block_products(block: Block, work: Workload, hidden: int, *, first: bool) ->
         rows, count = _rows(block, linear, work)
         inputs, outputs = _cut(linear, work.tensor)
         passes = not (blind and (linear.role in _READ_STREAM or (block.parallel_residual and linear.role in ("gate", "up", "gate_up"))))
-        recomputed = _recomputed(work, place, linear)
+        recomputed = _recomputed(block, work, place, linear)
         made.append(
             Product(
                 component_of(linear), rows, inputs, outputs, count, trains, passes, recomputed,
                 work.kernels.quantized and not (linear.stacked and work.kernels.stacks_experts),
             )
         )  # fmt: skip
-        made += _adapter(linear, work, rows, count, passes=passes, recomputed=work.recomputes in ("all", "all_but_last", "every_second"))
+        made += _adapter(linear, work, rows, count, passes=passes, last=_is_last(block, linear))
     made += _bottleneck(work, hidden)
     return tuple(made)
 
@@ -122,17 +122,25 @@ def _cut(linear: Linear, tensor: int) -> tuple[float, float]:
     return float(linear.inputs), linear.outputs / tensor
 
 
-def _recomputed(work: Workload, place: int, linear: Linear) -> bool:
+def _recomputed(block: Block, work: Workload, place: int, linear: Linear) -> bool:
     if work.recomputes == "every_second":
         return place % 2 == 1
     if work.recomputes == "all_but_last":
-        return linear.role != "down"
+        adapts = linear.adapter_target in work.method.targets and work.method.kind in ADAPTER_KINDS_ON_LINEARS
+        return adapts or not _is_last(block, linear)
     return work.recomputes == "all"
 
 
-def _adapter(linear: Linear, work: Workload, rows: float, count: float, *, passes: bool, recomputed: bool) -> list[Product]:
+def _is_last(block: Block, linear: Linear) -> bool:
+    """Nothing after this product is kept for backward: no norm, no dropout, no weighting of experts."""
+    ends = block.dropouts or any(norm.place == "feed_forward_output" for norm in block.norms)
+    return linear.role == "down" and linear.copies == 1 and not ends
+
+
+def _adapter(linear: Linear, work: Workload, rows: float, count: float, *, passes: bool, last: bool) -> list[Product]:
     """``B(A(x))``: two narrow products; those of stacked experts are one product of the parameter's own sides (peft's ParamWrapper)."""
     method = work.method
+    recomputed = work.recomputes in ("all", "all_but_last", "every_second")
     if method.kind not in ADAPTER_KINDS_ON_LINEARS or linear.adapter_target not in method.targets:
         return []
     rank = method.rank
@@ -141,7 +149,8 @@ def _adapter(linear: Linear, work: Workload, rows: float, count: float, *, passe
         return [Product("adapters", linear.outputs, rank, linear.inputs, linear.copies / work.expert, recomputed=recomputed)]
     inputs, outputs = _cut(linear, work.tensor)
     low = Product("adapters", rows, inputs, rank, count, passes_gradient=passes, recomputed=recomputed)
-    return [low, Product("adapters", rows, rank, outputs, count, recomputed=recomputed)]
+    stops = last and work.recomputes == "all_but_last"
+    return [low, Product("adapters", rows, rank, outputs, count, recomputed=recomputed and not stops)]
 
 
 def _bottleneck(work: Workload, hidden: int) -> list[Product]:

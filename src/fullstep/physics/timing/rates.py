@@ -81,8 +81,8 @@ def achieved(what: str, where: tuple[str, ...] = ()) -> Bounds:
 def card_rates(card: Card) -> Rates | None:
     """Achieved rates of a card; None where its data sheet has no 16-bit rate or no bandwidth.
 
-    Matrix products: the best that anybody measured (``Card.achieved_bf16_flop_per_second``, else a row of the table) times the share of it
-    that typical shapes reach.
+    Products of 16 bits: the best that anybody measured (``Card.achieved_bf16_flop_per_second``, else a row of the table) times the share
+    of it that typical shapes reach for hours.
 
     >>> from fullstep.hardware import find_card
     >>> rates = card_rates(find_card("A100-PCIE-80GB"))
@@ -96,11 +96,11 @@ def card_rates(card: Card) -> Rates | None:
     best = Bounds.exact(card.achieved_bf16_flop_per_second) if card.achieved_bf16_flop_per_second else times(
         achieved("best_matrix", where), peak
     )  # fmt: skip
-    fp8 = card.fp8_flop_per_second
+    matrix = times(best, achieved("typical_matrix", where))
     lanes = _pcie_bytes_per_second(card)
     return Rates(
-        matrix_flop_per_second=times(best, achieved("typical_matrix", where)),
-        fp8_flop_per_second=times(achieved("best_fp8", where), fp8) if fp8 and card.trains_fp8 else None,
+        matrix_flop_per_second=matrix,
+        fp8_flop_per_second=_fp8_rate(card, matrix, peak, where),
         float32_flop_per_second=times(achieved("float32_rate", where), peak),
         peak_flop_per_second=peak,
         memory_bytes_per_second=times(achieved("memory", where), card.memory_bytes_per_second),
@@ -133,7 +133,7 @@ def attention_rate(rates: Rates, *, cudnn: bool, backward: bool, sequence_tokens
     Valid:
         where rows * heads fill the card (from 16 heads on)
     """
-    has_own = ("cudnn_forward", rates.where[1]) in achieved_rows()
+    has_own = any(("cudnn_forward", name) in achieved_rows() for name in rates.where)
     kernel = "cudnn" if cudnn and has_own else "flash"
     share = achieved(f"{kernel}_{'backward' if backward else 'forward'}", rates.where)
     half = achieved(f"half_speed_{kernel}")
@@ -142,6 +142,15 @@ def attention_rate(rates: Rates, *, cudnn: bool, backward: bool, sequence_tokens
     if head_dim <= _LARGEST_NARROW_HEAD:
         return times(found, achieved("head_64"))
     return times(found, achieved("head_256")) if head_dim > _LARGEST_USUAL_HEAD else found
+
+
+def _fp8_rate(card: Card, matrix: Bounds, peak: float, where: tuple[str, ...]) -> Bounds | None:
+    """Where nobody measured it, the share of the data sheet that 16 bits reach; twice the 16-bit rate where the sheet has no 8-bit one."""
+    if not card.trains_fp8:
+        return None
+    sheet = card.fp8_flop_per_second or 2 * peak
+    measured = next((rows for name in where if (rows := achieved_rows().get(("best_fp8", name)))), None)
+    return times(measured.value, sheet) if measured else times(matrix, sheet / peak)
 
 
 def _pcie_bytes_per_second(card: Card) -> float | None:

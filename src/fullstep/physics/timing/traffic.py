@@ -98,6 +98,15 @@ def shared_input_traffic(elements: float, size: int, readers: int) -> Traffic:
     return Traffic(0.0, 3 * size * elements * (readers - 1), 0, readers - 1)
 
 
+def dropout_traffic(elements: float, size: int) -> Traffic:
+    """Dropout r w and a mask of one byte; backward r r1 w.
+
+    Source:
+        torch's native_dropout
+    """
+    return Traffic((2 * size + 1) * elements, (2 * size + 1) * elements, 1, 1)
+
+
 def scores_traffic(cells: float, size: int, *, softmax_bytes: int) -> Traffic:
     """Attention whose scores are a tensor (eager, math): scale r w, mask r w, softmax r w in ``softmax_bytes``, back; backward of each.
 
