@@ -135,14 +135,29 @@ def _whole_copies(job: Job) -> Traffic:
 def _add_launches(tally: Tally, job: Job) -> None:
     """What the GPU waits for launches: ``max(0, kernels * seconds per launch - seconds of the kernels)``, phase by phase.
 
-    What is computed again in backward is launched by Python too.
+    What is computed again in backward is launched by Python too. ZeRO-3 runs hooks before and after each module of each pass.
     """
-    phases: tuple[tuple[TimePhase, str], ...] = (("forward", "launch_forward"), ("backward", "launch_backward"))
-    for phase, name in phases:
+    hook = achieved("zero3_hook") if job.layout.strategy == "zero3" else Bounds(0, 0, 0)
+    modules = float(_modules(job))
+    again = 0.0 if job.step.activation_checkpointing == "none" else modules
+    phases: tuple[tuple[TimePhase, str, float], ...] = (
+        ("forward", "launch_forward", modules), ("backward", "launch_backward", modules + again)
+    )  # fmt: skip
+    for phase, name, passed in phases:
         each = achieved("launch_compiled" if job.step.compile else name)
         count, busy = tally.launches[phase], tally.busy(phase)
-        waits = [max(0.0, count * launch - work) for launch, work in zip(each, busy, strict=True)]
+        waits = [max(0.0, count * launch + passed * one - work) for launch, one, work in zip(each, hook, busy, strict=True)]
         tally.add("waiting for launches", phase, Bounds(*sorted(waits)), "launch")
+
+
+def _modules(job: Job) -> int:
+    """Modules of the blocks: layers, norms, the block with its attention, feed-forward and activation, and four for each adapter."""
+    total = 0
+    for index in job.shape.layers:
+        block = job.shape.blocks[index]
+        adapted = sum(linear.adapter_target in job.method.targets for linear in block.linears) if job.method.kind != "full" else 0
+        total += len(block.linears) + len(block.norms) + 4 + 4 * adapted
+    return total
 
 
 def _add_offloaded_activations(tally: Tally, job: Job, rates: Rates) -> None:
