@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import ceil
 from typing import Literal, NamedTuple
 
@@ -83,26 +83,42 @@ def product_seconds(
     rate = {"half": rates.matrix_flop_per_second, "fp8": rates.fp8_flop_per_second, "float32": rates.float32_flop_per_second}[number]
     if rate is None:
         rate = rates.matrix_flop_per_second
+    share = _best_share(rates, (rows, columns, inner), copies)
     half = achieved("half_speed_inner")
-    deep = Bounds(*(inner / (inner + elements) for elements in (half.high, half.likely, half.low)))
-    share = max((_tile_share(rates, (rows, columns, inner), copies, tile) for tile in _TILES), key=lambda found: found.likely)
-    if copies > 1:
-        share = times(share, achieved("grouped_matrix"))
     flop = 2 * rows * columns * inner * copies
-    compute = seconds_at(flop, times(times(rate, share), deep))
+    compute = Bounds(
+        flop * (inner + half.low) / (rate.high * share.high * inner),
+        flop * (inner + half.likely) / (rate.likely * share.likely * inner),
+        flop * (inner + half.high) / (rate.low * share.low * inner),
+    )
     moved = (rows * inner + inner * columns + rows * columns) * element_bytes * copies
     memory = seconds_at(moved, rates.memory_bytes_per_second)
     bound: Literal["compute", "memory"] = "compute" if compute.likely >= memory.likely else "memory"
-    return ProductTime(Bounds(*(max(ends) for ends in zip(compute, memory, strict=True))), bound)
+    ends = (max(compute.low, memory.low), max(compute.likely, memory.likely), max(compute.high, memory.high))
+    return ProductTime(Bounds(*ends), bound)
 
 
-def _tile_share(rates: Rates, sides: tuple[float, float, float], copies: float, tile: tuple[int, int, str]) -> Bounds:
-    """What of the card tiles of this size use, times their own speed; few tiles are split along the inner side."""
+def _best_share(rates: Rates, sides: tuple[float, float, float], copies: float) -> Bounds:
+    """Of the tile size that fills the card best, its own speed counted; experts run in one grouped product."""
+    found, best = Bounds(0, 0, 0), 0.0
+    for high, wide, speed in _tiles():
+        filled = _filled(rates, sides, copies, (high, wide))
+        if filled * speed.likely > best:
+            found, best = times(speed, filled), filled * speed.likely
+    return times(found, achieved("grouped_matrix")) if copies > 1 else found
+
+
+@cache
+def _tiles() -> tuple[tuple[int, int, Bounds], ...]:
+    return tuple((high, wide, achieved(name) if name else Bounds.exact(1.0)) for high, wide, name in _TILES)
+
+
+def _filled(rates: Rates, sides: tuple[float, float, float], copies: float, tile: tuple[int, int]) -> float:
+    """Share of the card that whole tiles in whole waves use; few tiles are split along the inner side."""
     rows, columns, inner = sides
-    high, wide, name = tile
-    tiles = ceil(rows / high) * ceil(columns / wide) * copies
     splits = 1.0
-    if rates.multiprocessors is not None and tiles < rates.multiprocessors and inner >= 2 * _SPLIT_INNER:
-        splits = min(inner // _SPLIT_INNER, max(1, rates.multiprocessors // tiles))
-    filled = wave_quantization(rows, columns, copies * splits, rates.multiprocessors, tile=(high, wide))
-    return times(achieved(name), filled) if name else Bounds.exact(filled)
+    if rates.multiprocessors is not None and inner >= 2 * _SPLIT_INNER:
+        tiles = ceil(rows / tile[0]) * ceil(columns / tile[1]) * copies
+        if tiles < rates.multiprocessors:
+            splits = min(inner // _SPLIT_INNER, max(1, rates.multiprocessors // tiles))
+    return wave_quantization(rows, columns, copies * splits, rates.multiprocessors, tile=tile)
