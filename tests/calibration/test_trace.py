@@ -96,3 +96,13 @@ def test_cautions_about_the_peak_are_about_the_traced_one() -> None:
         for instant in (peak, more)
     ]
     assert codes == [[], ["F100"]]
+
+
+def test_a_trace_outside_the_formulas_bounds_is_told() -> None:
+    estimate = estimate_memory(job())
+    inside, outside = int(estimate.allocated.likely), int(estimate.allocated.high + GIB)
+    codes = [
+        {caution.code for caution in outrank_with_trace(TRACE._replace(allocated_peak_bytes=peak), job(), estimate).cautions}
+        for peak in (inside, outside)
+    ]
+    assert "F124" not in codes[0] and "F124" in codes[1]

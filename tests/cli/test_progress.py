@@ -1,4 +1,4 @@
-"""The sign of life: nothing where nobody watches, one line over and over where somebody does."""
+"""The sign of life: a line now and then in a log, one line over and over where somebody watches."""
 
 from __future__ import annotations
 
@@ -14,6 +14,20 @@ from fullstep.cli.progress import progress
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_a_log_has_a_line_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr("sys.stderr", log)
+    monkeypatch.setattr(fullstep.cli.progress, "_LOG_SECONDS", 0.01)
+    with progress("tracing") as say:
+        say("forward\x1b[2J")
+        deadline = time.monotonic() + 10
+        while log.getvalue().count("\n") < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    lines = log.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert all(line.startswith("fullstep: tracing: forward") and line.endswith(" s") and "\x1b" not in line for line in lines)
 
 
 def test_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from fullstep.job import Job, Settings
 from fullstep.ledger import Caution, MemoryEstimate, OtherPeaks, Trace
 from fullstep.physics.memory.cautions import memory_cautions
 from fullstep.physics.memory.counters import on_the_card
-from fullstep.quantities import Bounds
+from fullstep.quantities import GIB, Bounds
 
 _STAND_IN = "F123"
 """the caution of a trace in which other classes, versions or kernels than the worksheet's took part"""
@@ -81,8 +81,16 @@ def outrank_with_trace(trace: Trace, settings: Settings, estimate: MemoryEstimat
         other_peaks=estimate.other_peaks if estimate is not None else OtherPeaks(),
         host_bytes=estimate.host_bytes if estimate is not None else float(settings.machine.gpus * trace.host_bytes),
         host_at=estimate.host_at if estimate is not None else "training",
-        cautions=_cautions(trace, settings),
+        cautions=(*_cautions(trace, settings), *_disagreement(found.allocated, estimate)),
     )
+
+
+def _disagreement(traced: Bounds, estimate: MemoryEstimate | None) -> tuple[Caution, ...]:
+    """That the formulas' bounds do not hold what was traced."""
+    if estimate is None or estimate.allocated.low <= traced.likely <= estimate.allocated.high:
+        return ()
+    said = f"{estimate.allocated.low / GIB:.1f} to {estimate.allocated.high / GIB:.1f} GiB allocated"
+    return (Caution("F124", f"the formulas say {said}, the trace {traced.likely / GIB:.1f} GiB"),)
 
 
 def _cautions(trace: Trace, settings: Settings) -> tuple[Caution, ...]:

@@ -47,14 +47,15 @@ def run(arguments: argparse.Namespace) -> int:
         from fullstep.report.paper import Paper  # noqa: PLC0415
         from fullstep.report.text import answer_text  # noqa: PLC0415
 
-        helps = _remedies(jobs[0].worksheet) if _fails(answers[0]) else []
+        helps = remedies_for(jobs[0].worksheet) if fails(answers[0]) else []
         sys.stdout.write(answer_text(jobs[0], answers[0], Paper.of(sys.stdout), helps))
-        if _fails(answers[0]) and jobs[0].machine.card is not None:
+        if fails(answers[0]) and jobs[0].machine.card is not None:
             sys.stdout.write("  Combinations of changes: fullstep plan\n")
-    return EXIT_DOES_NOT_FIT if any(map(_fails, answers)) else EXIT_OK
+    return EXIT_DOES_NOT_FIT if any(map(fails, answers)) else EXIT_OK
 
 
-def _remedies(worksheet: Worksheet) -> list[Remedy]:
+def remedies_for(worksheet: Worksheet) -> list[Remedy]:
+    """Single changes that would make it fit, by the formulas, best first."""
     from fullstep.api.answer import size  # noqa: PLC0415
     from fullstep.plan.remedies import remedies  # noqa: PLC0415 (only what does not fit needs the search)
     from fullstep.plan.trial import Workbench  # noqa: PLC0415
@@ -62,7 +63,8 @@ def _remedies(worksheet: Worksheet) -> list[Remedy]:
     return remedies(Workbench(worksheet, size))
 
 
-def _fails(answer: Answer) -> bool:
+def fails(answer: Answer) -> bool:
+    """It does not fit, on the GPU or on the host."""
     return "does_not_fit" in (answer.memory.verdict, answer.host.verdict)
 
 

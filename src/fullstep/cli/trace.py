@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK
+from fullstep.cli.estimate import fails, remedies_for
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
 from fullstep.errors import InputError
 
@@ -44,5 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
         from fullstep.report.paper import Paper  # noqa: PLC0415
         from fullstep.report.trace_text import trace_text  # noqa: PLC0415
 
-        sys.stdout.write(trace_text(subject.job or subject.settings, answer, Paper.of(sys.stdout)))
-    return EXIT_DOES_NOT_FIT if "does_not_fit" in (answer.memory.verdict, answer.host.verdict) else EXIT_OK
+        helps = remedies_for(subject.job.worksheet) if subject.job is not None and fails(answer) else []
+        sys.stdout.write(trace_text(subject.job or subject.settings, answer, Paper.of(sys.stdout), helps))
+    return EXIT_DOES_NOT_FIT if fails(answer) else EXIT_OK

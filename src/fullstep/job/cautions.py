@@ -100,7 +100,7 @@ CAUTIONS: dict[str, CautionKind] = {
     "F121": CautionKind(
         "A library's version was not tested",
         "The trace changes libraries in a few named places, so that a step runs on fake tensors as it would on CUDA. Their self-tests"
-        " passed with the versions that the decision on the tracer lists; with others the figures may be off without a sign.",
+        " passed with the versions that are named; with others the figures may be off without a sign. Install those to be sure.",
     ),
     "F122": CautionKind(
         "Every block was traced",
@@ -111,6 +111,11 @@ CAUTIONS: dict[str, CautionKind] = {
         "A stand-in took part in the trace",
         "A kernel or class that cannot run on fake tensors was replaced by one with the same tensors: shapes, dtypes and lifetimes are"
         " those of its source, which the trace then shows like any other.",
+    ),
+    "F124": CautionKind(
+        "The trace lies outside the estimate's bounds",
+        "The trace counts what the installed class does and outranks the formulas; the table shows where they part. Often the class does"
+        " otherwise in another version than the one that the formulas describe. If you rely on the estimate for this model, report it.",
     ),
     "F200": CautionKind(
         "An option of the plan was not traced",

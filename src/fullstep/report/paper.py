@@ -106,6 +106,19 @@ def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def cut_front(text: str, width: int) -> str:
+    """The same for a dotted name, whose end says more than its beginning.
+
+    >>> cut_front("model.layers.*.mlp", 8)
+    '….*.mlp'
+    """
+    text = printable(text)
+    if len(text) <= width:
+        return text
+    tail = text[len(text) - width + 1 :]
+    return "…" + (tail[tail.index(".") :] if "." in tail[:-1] else tail)
+
+
 def _can_print_bars(stream: TextIO) -> bool:
     try:
         "".join(map(chr, _ASCII)).encode(getattr(stream, "encoding", None) or "ascii")

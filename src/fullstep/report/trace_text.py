@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fullstep.job import Settings
 from fullstep.ledger import Answer, LiveTensor, ModuleShare, Trace
 from fullstep.quantities import GIB, MIB
 from fullstep.report.instants import instants_lines
-from fullstep.report.paper import Paper, cut
-from fullstep.report.text import closing_lines, memory_lines, other_lines, verdict_lines
+from fullstep.report.paper import Paper, cut, cut_front
+from fullstep.report.text import closing_lines, memory_lines, other_lines, remedy_lines, verdict_lines
 from fullstep.report.timeline import moment_words, peak_of, timeline_lines
 from fullstep.report.trace_json import flops_by_phase
 from fullstep.report.wording import HOLDING_WORDS, gib, headline
+
+if TYPE_CHECKING:
+    from fullstep.plan.remedies import Remedy
 
 _SHOWN_TENSORS = 10
 _SHOWN_MODULES = 8
@@ -21,13 +25,14 @@ _LONGEST_SHAPE = 24
 _NO_MODULE = "(outside the model)"
 
 
-def trace_text(job: Settings, answer: Answer, paper: Paper) -> str:
+def trace_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[Remedy] = ()) -> str:
     """The whole report on one traced worksheet.
 
     Args:
         job: the completed worksheet
         answer: with a trace
         paper: how to print
+        remedies: single changes that would make it fit by the formulas, best first
 
     Raises:
         ValueError: the answer has no trace
@@ -46,6 +51,7 @@ def trace_text(job: Settings, answer: Answer, paper: Paper) -> str:
     lines += other_lines(job, answer, paper)
     lines += paper.entry("FLOPs", flops_words(trace))
     lines += paper.entry("Traced", traced_words(trace))
+    lines += remedy_lines(remedies, paper)
     lines += closing_lines(answer, paper)
     return paper.finish(lines)
 
@@ -74,7 +80,8 @@ def tensor_lines(trace: Trace, paper: Paper) -> list[str]:
         holding = HOLDING_WORDS.get(tensor.holding, tensor.holding)
         what = f"{_size(tensor.size_bytes):>9}  {shape:<{wide}}  {tensor.dtype:<8}  {holding}"
         lines.append(cut(f"{_INDENT}{what}", paper.width))
-        origin = " · ".join(filter(None, (tensor.module, tensor.line or tensor.operation)))
+        module = cut_front(tensor.module, paper.width * 2 // 5)
+        origin = " · ".join(filter(None, (module, tensor.line or tensor.operation)))
         lines.append(paper.ink(cut(f"{_INDENT}{'':>11}{origin}", paper.width), "dim"))
     rest = trace.allocated_peak_bytes - sum(tensor.size_bytes for tensor in shown)
     return [*lines, f"{_INDENT}{_size(rest):>9}  everything else"] if rest > 0 else lines
@@ -94,7 +101,8 @@ def module_lines(modules: Sequence[ModuleShare], peak_bytes: int, paper: Paper) 
     for share in modules[:_SHOWN_MODULES]:
         bar = paper.bar(2 * share.size_bytes / (peak_bytes or 1))
         holding = HOLDING_WORDS.get(share.holding, share.holding)
-        lines.append(cut(f"{_INDENT}{_size(share.size_bytes):>9}  {bar:<10}  {holding:<16}  {share.module or _NO_MODULE}", paper.width))
+        before = f"{_INDENT}{_size(share.size_bytes):>9}  {bar:<10}  {holding:<16}  "
+        lines.append(before + cut_front(share.module or _NO_MODULE, paper.width - len(before)))
     return lines
 
 
@@ -129,4 +137,4 @@ def _size(size_bytes: float) -> str:
     >>> _size(3 * 2**30), _size(5 * 2**20)
     ('3.0 GiB', '5.0 MiB')
     """
-    return f"{size_bytes / GIB:,.1f} GiB" if size_bytes >= GIB else f"{size_bytes / MIB:,.1f} MiB"
+    return f"{size_bytes / GIB:,.1f} GiB" if size_bytes >= 999.95 * MIB else f"{size_bytes / MIB:,.1f} MiB"

@@ -162,7 +162,7 @@ def test_a_signal_to_us_ends_it(number: signal.Signals, code: int, fake_worker: 
     assert ours.stdout is not None
     pids = pids_of([ours.stdout.readline()])
     ours.send_signal(number)
-    assert ours.wait(10) == code
+    assert ours.wait(60) == code
     ours.stdout.close()
     assert all(map(is_gone, pids))
     assert list(temporary_folder.iterdir()) == []

@@ -37,3 +37,18 @@ def test_two_stretches_of_one_landmark_add_up() -> None:
     settle_holdings(stream)
     timeline = account(stream, 1).timeline
     assert [(moment.phase, moment.flops, moment.allocated_peak_bytes) for moment in timeline] == [("forward", 0, 512), ("loss", 20, 2048)]
+
+
+def test_a_step_in_which_nothing_comes_or_goes_has_its_instant() -> None:
+    """States on the host and a step in place: what is there is what there was."""
+    stream = Stream()
+    stream.segments = [Segment(2, 1, "forward"), Segment(2, 1, "backward")]
+    stream.segments += [Segment(2, 0, "optimizer_step"), Segment(2, 0, "gradients_cleared")]
+    for segment, size in enumerate((512, 1024)):
+        stream.tensors.append(TensorRecord(size, (size,), "torch.uint8", "made", "", ("", 0), segment, OUTSIDE))
+        stream.append(segment, size, 0, OUTSIDE, segment)
+    settle_holdings(stream)
+    found = account(stream, 1)
+    assert {instant.at: instant.allocated_bytes for instant in found.instants} == {"forward": 512, "backward": 1536, "optimizer_step": 1536}
+    assert [moment.phase for moment in found.timeline] == ["forward", "backward", "optimizer_step", "gradients_cleared"]
+    assert found.timeline[-1].allocated_peak_bytes == 1536

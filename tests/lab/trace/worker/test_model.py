@@ -232,3 +232,12 @@ def test_a_class_that_does_not_run_is_refused_with_its_line(config: dict[str, An
     assert fault["found"].startswith(("BltForCausalLM ", "GitForCausalLM "))
     assert expected in fault["found"]
     assert fault["where"] == "model config: model_type"
+
+
+def test_rows_longer_than_the_positions_that_a_class_learned_are_refused(ask: Any) -> None:
+    """On tensors without values nobody would see that the index is outside."""
+    config = {"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 64, "vocab_size": 256, "n_positions": 64}
+    answer = ask({"model": {"config": config}, "batch": {"sequence_tokens": 65}})
+    assert answer["faults"][0]["where"] == "batch.sequence_tokens"
+    assert "wpe of GPT2LMHeadModel has 64 positions" in answer["faults"][0]["found"]
+    assert "trace" in ask({"model": {"config": config}, "batch": {"sequence_tokens": 64}})

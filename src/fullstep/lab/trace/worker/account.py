@@ -125,9 +125,10 @@ class _Walk:
             segment, block = stream.segment_of_event[index], stream.blocks[index]
             if (segment, block) != current:
                 self._close(current, top)
+                self._pass(current, segment, index)
                 current, top, at = (segment, block), self.total, _instant_of(stream, segment)
                 if at is not None:
-                    self._note(at, index, block, segment)
+                    self._note(at, index - 1, block, segment)
             change = rounded[which] if stream.sizes[index] != RELEASE else -rounded[which]
             self.held[holding] += change
             self.total += change
@@ -136,6 +137,15 @@ class _Walk:
                 if at is not None:
                     self._note(at, index, block, segment)
         self._close(current, top)
+        self._pass(current, len(stream.segments), len(stream))
+
+    def _pass(self, current: tuple[int, int] | None, until: int, index: int) -> None:
+        """Segments before ``until`` in which nothing came or went, as a step made in place or on the host."""
+        for segment in range(current[0] + 1 if current else 0, until):
+            at = _instant_of(self.stream, segment)
+            if at is not None:
+                self._note(at, index - 1, OUTSIDE, segment)
+            self._close((segment, OUTSIDE), self.total)
 
     def _note(self, at: At, index: int, block: int, segment: int) -> None:
         known = self.instants.get(at)

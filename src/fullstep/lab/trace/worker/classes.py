@@ -117,6 +117,20 @@ def build_model(config: Any, dtype: torch.dtype, attention: str) -> nn.Module:
     return model
 
 
+def require_positions(model: nn.Module, tokens: int) -> None:
+    """A class that learned its positions has one for every token of a row; without values nobody would notice.
+
+    Raises:
+        InputError: rows are longer
+    """
+    for name, module in model.named_modules():
+        last = name.rpartition(".")[2]
+        learned = isinstance(module, nn.Embedding) and ("position" in last or last == "wpe")
+        if learned and module.num_embeddings < tokens:  # type: ignore[operator]
+            found = f"{tokens}, but {name} of {type(model).__name__} has {module.num_embeddings} positions: a real step stops there"
+            raise InputError(Fault("batch.sequence_tokens", found, f"at most {module.num_embeddings}"))
+
+
 def _unbuilt(config: Any, why: str) -> Fault:
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING  # noqa: PLC0415
 

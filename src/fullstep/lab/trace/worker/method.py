@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
@@ -17,6 +18,7 @@ from fullstep.lab.trace.worker.four_bit import quantize
 from fullstep.lab.trace.worker.frameworks import asked_transformers
 from fullstep.lab.trace.worker.model import DTYPES
 
+_LONGEST_REASON = 400
 _STACKS_EXPERTS = (5,)
 """version of transformers from which on the experts of a block are one parameter, which 4-bit layers do not take the place of"""
 
@@ -42,7 +44,8 @@ def apply_method(model: nn.Module, settings: Settings) -> nn.Module:
         adapted: nn.Module = get_peft_model(model, config, autocast_adapter_dtype=settings.precision.adapters == "float32")
     except (ValueError, KeyError, TypeError, NotImplementedError, AttributeError, ImportError) as error:
         found = f'"{method.kind}", which peft refuses here: {_first_line(error)}'
-        raise UnsupportedError(Fault("method.kind", found, "a kind, rank and targets that peft takes for this model")) from error
+        allowed = "a kind, method.rank and method.targets that peft takes for this model"
+        raise UnsupportedError(Fault("method.kind", found, allowed)) from error
     give_what_it_asks_for(adapted, method.kind)
     if settings.precision.adapters not in ("float32", settings.precision.weights):
         for parameter in adapted.parameters():
@@ -117,4 +120,5 @@ def _four_bit(model: nn.Module, settings: Settings) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return textwrap.shorten(first, _LONGEST_REASON, placeholder=" ...")

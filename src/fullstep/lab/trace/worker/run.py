@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from fullstep.errors import UnsupportedError
 from fullstep.job import Settings
 from fullstep.lab.trace.worker import buckets, frameworks, kernels, layout, method
-from fullstep.lab.trace.worker.classes import build_model, config_of, faults_of_class
+from fullstep.lab.trace.worker.classes import build_model, config_of, faults_of_class, require_positions
 from fullstep.lab.trace.worker.data_dependent import Oracle
 from fullstep.lab.trace.worker.four_bit import PackedLinear
 from fullstep.lab.trace.worker.model import DTYPES, Blocks, cut, find_blocks, with_fewer
@@ -100,6 +100,7 @@ class Run:
             stack.enter_context(layout.changes_undone(settings))
             self.report("building the model")
             model = build_model(config_of(self.config), DTYPES[settings.precision.weights], settings.step.attention)
+            require_positions(model, settings.batch.sequence_tokens)
             blocks = choose(find_blocks(model, _told_apart(settings)))
             kept = cut(model, blocks)
             head = getattr(model, "get_output_embeddings", lambda: None)()

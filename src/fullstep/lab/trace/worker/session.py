@@ -10,7 +10,7 @@ from fullstep.job import Settings, settings_of, worksheet_from_mapping
 from fullstep.lab.trace.front.limits import faults_of
 from fullstep.lab.trace.front.wire import Request
 from fullstep.lab.trace.worker import frameworks, layout
-from fullstep.lab.trace.worker.compat import UNITS, install_all, untested_versions
+from fullstep.lab.trace.worker.compat import TESTED, UNITS, install_all, untested_versions
 from fullstep.lab.trace.worker.compat.capabilities import say_capability
 from fullstep.lab.trace.worker.compat.masks import say_packed
 from fullstep.lab.trace.worker.replicate import NotAlikeError
@@ -39,7 +39,7 @@ def trace(request: Request, report: Report) -> Trace:
     install_all(unit for unit in UNITS if settings.method.kind != "full" or "peft" not in unit.libraries)
     _say_what_cannot_be_asked(settings)
     notes = [
-        Caution("F121", f"{name} {has} was not among the versions that the tracer was tested with")
+        Caution("F121", f"{name} {has} is not among the versions that the tracer was tested with: {', '.join(TESTED[name])}")
         for name, has in untested_versions().items()
     ]
     notes += frameworks.notes(settings)

@@ -3,7 +3,7 @@
 None of them touches a binary. They are made once in a worker process, which ends with its trace.
 """
 
-from fullstep.lab.trace.worker.compat.unit import Unit, install_all, untested_versions
+from fullstep.lab.trace.worker.compat.unit import TESTED, Unit, install_all, untested_versions
 from fullstep.lab.trace.worker.compat.units import UNITS
 
-__all__ = ["UNITS", "Unit", "install_all", "untested_versions"]
+__all__ = ["TESTED", "UNITS", "Unit", "install_all", "untested_versions"]

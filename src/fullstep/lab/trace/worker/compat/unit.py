@@ -35,6 +35,6 @@ def install_all(units: Iterable[Unit]) -> None:
 
 
 def untested_versions() -> dict[str, str]:
-    """Libraries whose installed version is not among those that the units were tested with, and that version."""
+    """Libraries whose installed version is not among those that the units were tested with (``TESTED``), and that version."""
     found = {name: version(name) for name in TESTED}
     return {name: has for name, has in found.items() if ".".join(has.split("+")[0].split(".")[:2]) not in TESTED[name]}
