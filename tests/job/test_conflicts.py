@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_jobs import job
+from tiny_jobs import LLAMA, job
 
 from fullstep.errors import InputError, UnsupportedError
 from fullstep.job import CAUTIONS, complete, worksheet_from_mapping
+
+THREE_LAYERS = {**LLAMA, "num_hidden_layers": 3}
+MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 
 
 @pytest.mark.parametrize(
@@ -22,7 +25,38 @@ from fullstep.job import CAUTIONS, complete, worksheet_from_mapping
         ({"machine__gpus": 8, "layout__shards": 16}, "layout.shards", "Nearest: 2, 4, 8"),
         ({"machine__gpus": 8, "layout__strategy": "ddp", "layout__shards": 8}, "layout.shards", "divides nothing"),
         ({"machine__gpus": 8, "layout__reshard_after_forward": 3}, "layout.reshard_after_forward", "a divisor"),
-        ({"machine__gpus": 8, "layout__tensor": 3}, "layout.tensor", "does not divide 8"),
+        ({"machine__gpus": 3, "layout__tensor": 2}, "layout.tensor", "does not divide 3 GPUs"),
+        ({"machine__gpus": 4, "layout__tensor": 4}, "layout.tensor", "4, which does not divide the 2 key-value heads; allowed: 1, 2"),
+        ({"machine__gpus": 8, "layout__tensor": 8}, "layout.tensor", "8, which does not divide the 4 attention heads; allowed: 1, 2, 4"),
+        ({"machine__gpus": 4, "layout__pipeline": 4}, "layout.pipeline", "4 stages for a model of 2 layers; allowed: at most 2"),
+        (
+            {"machine__gpus": 6, "layout__pipeline": 2, "model__config": THREE_LAYERS, "step__framework": "megatron"},
+            "layout.pipeline",
+            "2, which does not divide the 3 layers",
+        ),
+        (
+            {"machine__gpus": 4, "layout__pipeline": 2, "layout__strategy": "zero3"},
+            "layout.pipeline",
+            'with layout.strategy "zero3" of DeepSpeed',
+        ),
+        (
+            {"machine__gpus": 4, "layout__context": 4, "batch__sequence_tokens": 1022},
+            "layout.context",
+            "does not divide rows of 1022 tokens",
+        ),
+        (
+            {"machine__gpus": 8, "layout__context": 8, "layout__strategy": "zero1"},
+            "layout.context",
+            "does not divide the 4 attention heads of a rank",
+        ),
+        ({"machine__gpus": 8, "layout__expert": 2}, "layout.expert", "which has no experts"),
+        ({"machine__gpus": 8, "layout__expert": 8, "model__config": MIXTRAL}, "layout.expert", "does not divide the 4 experts"),
+        (
+            {"machine__gpus": 8, "layout__expert": 4, "layout__tensor": 2, "layout__pipeline": 2, "model__config": MIXTRAL},
+            "layout.expert",
+            "2 data-parallel * 1 context ranks",
+        ),
+        ({"machine__gpus": 4, "layout__tensor": 2, "layout__strategy": "layer_split"}, "layout.tensor", '"layer_split"'),
         (
             {"machine__gpus": 2, "layout__strategy": "zero2", "layout__implementation": "fsdp2"},
             "layout.implementation",
@@ -88,8 +122,6 @@ def test_a_plain_worksheet_has_no_cautions() -> None:
         ({"method__kind": "adalora"}, "method.kind", "fullstep trace"),
         ({"method__objective": "ppo"}, "method.objective", "sft"),
         ({"method__objective": "grpo"}, "method.objective", "sft"),
-        ({"machine__gpus": 8, "layout__tensor": 2}, "layout.tensor", "parallel degrees"),
-        ({"machine__gpus": 8, "layout__expert": 2}, "layout.expert", "parallel degrees"),
     ],
 )
 def test_what_is_not_covered_is_refused_by_name(keys: dict[str, Any], where: str, says: str) -> None:
@@ -102,13 +134,27 @@ def test_what_is_not_covered_is_refused_by_name(keys: dict[str, Any], where: str
 
 def test_all_uncovered_keys_at_once_but_after_faults() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        job(machine__gpus=8, layout__tensor=2, layout__pipeline=2, layout__context=2, method__kind="vera")
-    assert [fault.where.removeprefix("job.toml: ") for fault in caught.value.faults] == [
-        "layout.tensor", "layout.pipeline", "layout.context", "method.kind",
-    ]  # fmt: skip
+        job(machine__gpus=8, method__objective="ppo", method__kind="vera")
+    assert [fault.where.removeprefix("job.toml: ") for fault in caught.value.faults] == ["method.kind", "method.objective"]
     with pytest.raises(InputError) as wrong:
-        job(machine__gpus=8, layout__tensor=2, layout__shards=3)
+        job(machine__gpus=8, method__kind="vera", layout__shards=3)
     assert not isinstance(wrong.value, UnsupportedError)
+
+
+@pytest.mark.parametrize(
+    ("keys", "ranks", "shards"),
+    [
+        ({"layout__tensor": 2}, 8, 8),
+        ({"layout__tensor": 2, "layout__pipeline": 2, "layout__context": 2}, 2, 2),
+        ({"layout__context": 4, "layout__shards": 2}, 4, 2),
+        ({"layout__tensor": 2, "layout__strategy": "hsdp", "layout__shards": 4}, 8, 4),
+        ({"layout__expert": 4, "model__config": MIXTRAL}, 16, 16),
+    ],
+)
+def test_degrees_leave_fewer_data_parallel_ranks(keys: dict[str, Any], ranks: int, shards: int) -> None:
+    """gpus * nodes / (tensor * pipeline * context) of 16 GPUs; experts lie inside them."""
+    layout = job(machine__gpus=8, machine__nodes=2, **keys).layout
+    assert (layout.data_parallel, layout.shards) == (ranks, shards)
 
 
 def test_an_unknown_kind_is_a_fault_with_the_nearest() -> None:

@@ -15,6 +15,10 @@ _ROWS = ("batch.accumulation", "batch.global_rows", "batch.micro_batch", *RANK_K
 """what the accumulation hangs on"""
 
 
+_MODEL = ("model.config", "model.name")
+"""what the sizes of the model hang on"""
+
+
 def find_conflicts(
     filler: Filler, *, shape: ModelShape | None, method: Method, precision: Precision, optimizer: Optimizer,
     batch: Batch, step: Step, layout: Layout, machine: Machine,
@@ -36,6 +40,89 @@ def find_conflicts(
         allowed = "true, false or a divisor of the shards"
         filler.fault("layout.reshard_after_forward", found, allowed, beside=("layout.shards", *RANK_KEYS))
     _positions(filler, shape, batch)
+    find_impossible_degrees(filler, shape, batch, step, layout)
+
+
+def find_impossible_degrees(filler: Filler, shape: ModelShape | None, batch: Batch, step: Step, layout: Layout) -> None:
+    """Faults of degrees by which the model or its rows cannot be divided."""
+    if layout.tensor * layout.pipeline * layout.context * layout.expert == 1:
+        return
+    if layout.strategy == "layer_split":
+        found = next(name for name in ("tensor", "pipeline", "context", "expert") if getattr(layout, name) > 1)
+        remedy = "One process drives all GPUs there: use single, ddp, zero1 or fsdp beside a degree."
+        filler.fault(f"layout.{found}", f'{getattr(layout, found)} with layout.strategy "layer_split"', "1", remedy, ("layout.strategy",))
+    _context(filler, batch, layout)
+    _stages(filler, shape, layout, step)
+    if shape is not None:
+        _heads(filler, shape, layout, step)
+        _experts(filler, shape, layout)
+
+
+def _divides(filler: Filler, key: str, degree: int, what: str, number: int) -> bool:
+    """Whether it does; a fault that says by what it would."""
+    if number % degree == 0:
+        return True
+    allowed = [str(size) for size in range(1, min(number, 1024) + 1) if number % size == 0]
+    shown = allowed if len(allowed) <= 12 else [*allowed[:11], "..."]
+    filler.fault(f"layout.{key}", f"{degree}, which does not divide the {number} {what}", ", ".join(shown), beside=_MODEL)
+    return False
+
+
+def _heads(filler: Filler, shape: ModelShape, layout: Layout, step: Step) -> None:
+    """Every tensor rank has whole heads; so has every context rank where these exchange heads."""
+    attentions = {(block.attention.heads, block.attention.key_value_heads) for block in shape.blocks}
+    for heads, groups in sorted(attentions):
+        fits = layout.tensor == 1 or _divides(filler, "tensor", layout.tensor, "attention heads", heads)
+        fits = fits and (layout.tensor == 1 or _divides(filler, "tensor", layout.tensor, "key-value heads", groups))
+        exchanges = layout.context > 1 and "deepspeed" in (layout.implementation, step.framework)
+        if fits and exchanges:
+            fits = _divides(filler, "context", layout.context, "attention heads of a rank, which Ulysses exchanges", heads // layout.tensor)
+        if not fits:
+            return
+
+
+def _context(filler: Filler, batch: Batch, layout: Layout) -> None:
+    if batch.sequence_tokens % layout.context:
+        found = f"{layout.context}, which does not divide rows of {batch.sequence_tokens} tokens"
+        allowed = "a divisor of batch.sequence_tokens"
+        filler.fault("layout.context", found, allowed, "Or pad the rows.", ("batch.sequence_tokens",))
+
+
+def _stages(filler: Filler, shape: ModelShape | None, layout: Layout, step: Step) -> None:
+    stages = layout.pipeline
+    if stages == 1:
+        return
+    if layout.implementation == "deepspeed" and layout.strategy in ("zero2", "zero3"):
+        remedy = "Its pipeline engine takes whole gradients: use zero1."
+        found = f'{stages} with layout.strategy "{layout.strategy}" of DeepSpeed'
+        filler.fault("layout.pipeline", found, "1", remedy, ("layout.strategy",))
+    if shape is None:
+        return
+    layers = len(shape.layers)
+    if stages > layers:
+        found = f"{stages} stages for a model of {layers} layers"
+        filler.fault("layout.pipeline", found, f"at most {layers}", "A stage needs a layer.", _MODEL)
+    elif "megatron" in (step.framework, layout.implementation):
+        _divides(filler, "pipeline", stages, "layers", layers)
+
+
+def _experts(filler: Filler, shape: ModelShape, layout: Layout) -> None:
+    degree = layout.expert
+    if degree == 1:
+        return
+    counts = {block.feed_forward.experts for block in shape.blocks if block.feed_forward.experts}
+    if not counts:
+        found = f"{degree} for {shape.name}, which has no experts"
+        filler.fault("layout.expert", found, "1", "Divide its matrices: layout.tensor.", _MODEL)
+        return
+    ranks = layout.data_parallel * layout.context
+    if ranks % degree:
+        found = f"{degree} on {layout.data_parallel} data-parallel * {layout.context} context ranks, among which experts are dealt out"
+        remedy = "Use more GPUs, or smaller degrees of layout.tensor and layout.pipeline."
+        filler.fault("layout.expert", found, f"a divisor of {ranks}", remedy, RANK_KEYS)
+    for count in sorted(counts):
+        if not _divides(filler, "expert", degree, "experts", count):
+            return
 
 
 def find_impossible_figures(filler: Filler, machine: Machine) -> None:

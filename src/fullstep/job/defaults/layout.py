@@ -12,7 +12,6 @@ from fullstep.job.job import FSDP_STRATEGIES, ZERO_STRATEGIES, Layout
 SHARDED = FSDP_STRATEGIES | ZERO_STRATEGIES
 OFFLOADS_ONE_GPU = ("torch", "torchtune")
 """frameworks in which torchao's CPUOffloadOptimizer is at hand"""
-DEGREES = ("tensor", "pipeline", "context", "expert")
 IMPLEMENTATIONS: dict[str, tuple[str, ...]] = {
     "single": ("torch", "deepspeed", "megatron"),
     "ddp": ("torch", "deepspeed", "megatron"),
@@ -54,16 +53,13 @@ def settle_strategy(filler: Filler, values: Mapping[str, Any], gpus: int, nodes:
 def data_parallel_ranks(filler: Filler, values: Mapping[str, Any], gpus: int, nodes: int) -> int:
     """gpus * nodes / (tensor * pipeline * context); 1 under layer_split, where one process drives all GPUs."""
     strategy, ranks = filler.strategy, gpus * nodes
-    degree = 1
-    if values.keys() & DEGREES:
-        degree = values.get("tensor", 1) * values.get("pipeline", 1) * values.get("context", 1)
-        if ranks % degree:
-            stated = [name for name in ("tensor", "pipeline", "context") if values.get(name, 1) > 1]
-            text = " * ".join(f"{name} {values[name]}" for name in stated)
-            allowed = "degrees whose product divides machine.gpus * machine.nodes"
-            filler.fault(f"layout.{stated[0]}", f"{text} does not divide {ranks} GPUs", allowed, beside=RANK_KEYS)
-            return 1
-        _uncovered_degrees(filler, values)
+    degree = int(values.get("tensor", 1) * values.get("pipeline", 1) * values.get("context", 1))
+    if ranks % degree:
+        stated = [name for name in ("tensor", "pipeline", "context") if values.get(name, 1) > 1]
+        text = " * ".join(f"{name} {values[name]}" for name in stated)
+        allowed = "degrees whose product divides machine.gpus * machine.nodes"
+        filler.fault(f"layout.{stated[0]}", f"{text} does not divide {ranks} GPUs", allowed, beside=RANK_KEYS)
+        return 1
     if strategy == "single" and ranks > degree:
         remedy = 'Use "ddp" for a replica per GPU, "fsdp" to divide the state, or machine.gpus = 1 and machine.nodes = 1.'
         allowed = "ddp, zero1, zero2, zero3, fsdp, fsdp_grad_op, hsdp, layer_split"
@@ -74,14 +70,6 @@ def data_parallel_ranks(filler: Filler, values: Mapping[str, Any], gpus: int, no
             filler.fault("layout.strategy", f'"layer_split" on {nodes} nodes', "one node", remedy)
         return 1
     return ranks // degree
-
-
-def _uncovered_degrees(filler: Filler, values: Mapping[str, Any]) -> None:
-    for name in DEGREES:
-        if values.get(name, 1) > 1:
-            traced = "`fullstep trace` covers it. " if name == "tensor" else ""
-            remedy = f"{traced}Here, a sharded strategy (zero3, fsdp, hsdp) divides the state."
-            filler.not_covered(f"layout.{name}", f"{values[name]}, which the formulas do not cover", "1", remedy)
 
 
 def shards_of(filler: Filler, values: Mapping[str, Any], data_parallel: int, gpus: int) -> int:

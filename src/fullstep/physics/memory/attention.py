@@ -59,12 +59,16 @@ def attention(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
     if grouped and kernels.repeats_keys and groups > 1:  # of one head the repeated ones are a view
         key, value = (tape.op((tensor,), tape.size(tensor) * shape.heads / groups) for tensor in (key, value))
         grouped = False
+    if kernels.context > 1 and kernels.exchange == "heads":  # for parts of the row: as many elements
+        query, key, value = (tape.op((tensor,), tape.size(tensor)) for tensor in (query, key, value))
     if kernels.attention == "eager":
         mixed = _eager(tape, kernels, (query, key, value), parts)
     elif kernels.attention == "math":
         mixed = _math(tape, kernels, (query, key, value), parts)
     else:
         mixed = _in_one_kernel(tape, kernels, (query, key, value), parts, grouped=grouped)
+    if kernels.context > 1 and kernels.exchange == "heads":
+        mixed = tape.op((mixed,), tape.size(mixed))
     inner = parts.norms.get("attention_inner")
     if inner is not None:
         mixed = norm(tape, kernels, mixed, inner, out_width)
@@ -80,13 +84,45 @@ def _in_one_kernel(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], pa
     """
     shape, tokens, compute = parts.block.attention, kernels.tokens, kernels.compute
     width = shape.heads * shape.head_dim
+    ring_forward, ring_backward = ring_bytes(kernels, tokens * width * compute, tape.size(heads[1]) + tape.size(heads[2]))
     output = tape.op(
         heads, tokens * shape.heads * shape.value_head_dim * compute, saves=heads, saves_output=True,
         extra_saved=FLOAT32 * tokens * shape.heads + _mask_bytes(kernels),
-        backward_work=tokens * width * (FLOAT32 + (2 * compute if grouped else 0)),
+        forward_work=ring_forward, backward_work=ring_backward + tokens * width * (FLOAT32 + (2 * compute if grouped else 0)),
     )  # fmt: skip
     joined = kernels.attention == "flash" and 0 < shape.rotary_fraction < 1 and not kernels.fused
     return tape.op((output,), tape.size(output)) if joined else output
+
+
+def ring_bytes(kernels: Kernels, query_bytes: float, key_value_bytes: float) -> tuple[float, float]:
+    """What attention over a divided row needs besides: (forward, backward) [bytes]; (0, 0) for a whole row or exchanged heads.
+
+    ring: two buffers of keys and values, and three of the output while partial results are joined; backward two of keys and values, two of
+    their gradients, one of the queries'. gather: keys and values of all ranks and the concatenated own ones, ``context + 1``, with four
+    float32 tensors of the output; backward the same keys and values, float32 gradients of queries (one) and of keys and values (three), and
+    each step's own in 16 bits.
+
+    Example: gather, 4 ranks, queries of 8 MB and keys and values of 16 MB: forward ``5 * 16 + 8 * 8 = 144``, backward
+    ``(5 + 6 + 1) * 16 + 3 * 8 = 216`` MB.
+
+    Args:
+        kernels: context ranks and how they exchange
+        query_bytes: this rank's queries, or output
+        key_value_bytes: this rank's keys and values together
+
+    Source:
+        torch 2.13, distributed/tensor/experimental/_context_parallel/_attention.py (_templated_ring_attention, _SDPAMerger,
+        _AllGatherRotater); TransformerEngine, AttnFuncWithCPAndKVP2P
+
+    Valid:
+        gather read off the code for 16-bit tensors; ring roughly: versions of TransformerEngine keep more or fewer partial outputs
+    """
+    if kernels.context == 1 or kernels.exchange == "heads":
+        return 0.0, 0.0
+    if kernels.exchange == "ring":
+        return 2 * key_value_bytes + 3 * query_bytes, 4 * key_value_bytes + query_bytes
+    held = kernels.context + 1
+    return held * key_value_bytes + 8 * query_bytes, (held + 6 + 1) * key_value_bytes + 3 * query_bytes
 
 
 def _in_compute_dtype(tape: Tape, kernels: Kernels, tensor: int, width: int) -> int:
@@ -99,7 +135,7 @@ def _mask_bytes(kernels: Kernels) -> float:
     """rows x length x (length + virtual tokens) in the compute dtype."""
     if not kernels.masked:
         return 0.0
-    return float(kernels.rows * kernels.sequence_tokens * (kernels.sequence_tokens + kernels.extra_keys) * kernels.compute)
+    return float(kernels.rows * kernels.sequence_tokens * (kernels.row_tokens + kernels.extra_keys) * kernels.compute)
 
 
 def _standard_heads(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> tuple[int, int, int]:
@@ -179,7 +215,7 @@ def _eager(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Par
     """Scores, scale, mask, softmax in float32 (kept), back to the compute dtype (kept), times values."""
     query, key, value = heads
     shape = parts.block.attention
-    cells = float(kernels.rows * shape.heads * kernels.sequence_tokens**2)
+    cells = float(kernels.rows * shape.heads * kernels.sequence_tokens * kernels.row_tokens)
     compute = kernels.compute
     scores = tape.op((query, key), cells * compute, saves=(query, key))
     scores = tape.op((scores,), cells * compute)
@@ -216,7 +252,7 @@ def _math(tape: Tape, kernels: Kernels, heads: tuple[int, int, int], parts: Part
     query, key = (tape.op((tensor,), tape.size(tensor)) for tensor in (query, key))
     if kernels.rows > 1 and tape.size(key) < tape.size(query):  # spread over all heads for the product; of one row that is a view
         key, value = (tape.op((tensor,), tape.size(tensor) * shape.heads / groups) for tensor in (key, value))
-    cells = float(kernels.rows * shape.heads * kernels.sequence_tokens**2 * FLOAT32)
+    cells = float(kernels.rows * shape.heads * kernels.sequence_tokens * kernels.row_tokens * FLOAT32)
     scores = tape.op((query, key), cells, saves=(query, key))
     shares = tape.op((scores,), cells, saves_output=True)
     mixed = tape.op((shares, value), kernels.tokens * shape.heads * shape.value_head_dim * FLOAT32, saves=(shares, value))

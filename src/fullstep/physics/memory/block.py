@@ -8,7 +8,7 @@ from fullstep.models import Block
 from fullstep.physics.memory.adapters import bottleneck
 from fullstep.physics.memory.attention import Parts, attention
 from fullstep.physics.memory.kernels import FLOAT32, Kernels
-from fullstep.physics.memory.layers import activation, add, linear, norm, product
+from fullstep.physics.memory.layers import activation, add, gathered, linear, norm, product, summed
 from fullstep.physics.memory.tape import Profile, Tape
 
 
@@ -37,25 +37,28 @@ def block_profile(block: Block, kernels: Kernels, hidden: int) -> Profile:
     Valid:
         within 1 % of traces of 25 model types
     """
-    tape = Tape(kernels.tokens * hidden * kernels.residual, recomputes=kernels.compile)
+    local = kernels.on_the_stream()
+    tape = Tape(local.tokens * hidden * kernels.residual, recomputes=kernels.compile)
     parts = Parts(block, {linear_.role: linear_ for linear_ in block.linears}, {norm_.place: norm_ for norm_ in block.norms})
     norms, stream = parts.norms, 0
-    entered = norm(tape, kernels, stream, norms["attention_input"]) if "attention_input" in norms else stream
-    mixed = attention(tape, kernels, entered, parts)
+    entered = norm(tape, local, stream, norms["attention_input"]) if "attention_input" in norms else stream
+    entered = gathered(tape, kernels, entered)
+    mixed = summed(tape, kernels, attention(tape, kernels, entered, parts))
     if "attention_output" in norms:
-        mixed = norm(tape, kernels, mixed, norms["attention_output"], hidden)
-    mixed = dropout(tape, kernels, mixed, hidden) if block.dropouts else mixed
-    mixed = bottleneck(tape, kernels, mixed, hidden)
+        mixed = norm(tape, local, mixed, norms["attention_output"], hidden)
+    mixed = dropout(tape, local, mixed, hidden) if block.dropouts else mixed
+    mixed = bottleneck(tape, local, mixed, hidden)
     if not block.parallel_residual:
         stream = add(tape, stream, mixed)
-        entered = norm(tape, kernels, stream, norms["feed_forward_input"]) if "feed_forward_input" in norms else stream
+        entered = norm(tape, local, stream, norms["feed_forward_input"]) if "feed_forward_input" in norms else stream
+        entered = gathered(tape, kernels, entered)
     elif "feed_forward_input" in norms:
-        entered = norm(tape, kernels, stream, norms["feed_forward_input"])
-    fed = feed_forward(tape, kernels, entered, parts)
+        entered = gathered(tape, kernels, norm(tape, local, stream, norms["feed_forward_input"]))
+    fed = summed(tape, kernels, feed_forward(tape, kernels, entered, parts))
     if "feed_forward_output" in norms:
-        fed = norm(tape, kernels, fed, norms["feed_forward_output"], hidden)
-    fed = dropout(tape, kernels, fed, hidden) if block.dropouts else fed
-    fed = bottleneck(tape, kernels, fed, hidden)
+        fed = norm(tape, local, fed, norms["feed_forward_output"], hidden)
+    fed = dropout(tape, local, fed, hidden) if block.dropouts else fed
+    fed = bottleneck(tape, local, fed, hidden)
     add(tape, add(tape, stream, mixed) if block.parallel_residual else stream, fed)
     return tape.play()
 
@@ -136,11 +139,15 @@ def _experts(tape: Tape, kernels: Kernels, source: int, parts: Parts) -> int:
     rows = float(kernels.tokens * shape.experts_per_token)
     router = linears.get("router")
     weights = linear(tape, kernels, source, router) if router is not None else source
-    shares = tape.op((weights,), kernels.tokens * shape.experts * FLOAT32, saves_output=True)
+    experts = router.outputs if router is not None else shape.experts
+    shares = tape.op((weights,), kernels.tokens * experts * FLOAT32, saves_output=True)
     size = kernels.tokens * linears["down"].outputs * kernels.compute
-    if kernels.stacks_experts:
+    if kernels.stacks_experts or kernels.deals_experts:
         weighted = _expert_rows(tape, kernels, (source, shares), parts, rows)
-        return tape.op((weighted,), size)
+        if not kernels.weights_rows_in_float32:
+            return tape.op((weighted,), size)
+        summed_up = tape.op((tape.op((weighted,), tape.size(weighted)),), size * FLOAT32 / kernels.compute)
+        return tape.op((summed_up,), size)
     one = Tape(size)
     _expert_rows(one, kernels, (0, one.tensor(0)), parts, rows / shape.experts)
     profile = one.play()
@@ -156,5 +163,21 @@ def _expert_rows(tape: Tape, kernels: Kernels, given: tuple[int, int], parts: Pa
     """Rows picked out of ``given``'s first tensor, through the experts, and weighted by the router's shares, its second."""
     source, shares = given
     size = rows * parts.linears["down"].outputs * kernels.compute
-    out = _dense(tape, kernels, tape.op((source,), size), parts, tokens=rows)
-    return tape.op((out, shares), size, saves=(out,))
+    picked = sent(tape, kernels, tape.op((source,), size))
+    out = sent(tape, kernels, _dense(tape, kernels, picked, parts, tokens=rows))
+    widening = FLOAT32 / kernels.compute if kernels.weights_rows_in_float32 else 1
+    return tape.op((out, shares), size * widening, saves=(out,), backward_work=size * widening)
+
+
+def sent(tape: Tape, kernels: Kernels, rows: int) -> int:
+    """Rows on their way to the ranks of their experts, or back: a tensor that is sent and one that is received.
+
+    ``tokens * experts_per_token * hidden`` elements each, when routing is even; both are there while they travel, forward and backward.
+
+    Source:
+        Lepikhin et al. 2020, GShard, section 3.2; Megatron-LM, core/transformer/moe/token_dispatcher.py MoEAlltoAllTokenDispatcher
+
+    Valid:
+        for even routing; a rank whose experts are chosen twice as often receives twice the rows
+    """
+    return tape.op((rows,), tape.size(rows)) if kernels.deals_experts else rows

@@ -10,12 +10,21 @@ from fullstep.hardware import device_overheads
 from fullstep.job import Job
 from fullstep.models import Block, ModelShape
 from fullstep.physics.memory.block import block_profile
-from fullstep.physics.memory.choices import FUSED_KERNELS, block_kernels, compute_bytes, loss_habit, residual_bytes
+from fullstep.physics.memory.choices import (
+    FUSED_KERNELS,
+    block_kernels,
+    compute_bytes,
+    loss_habit,
+    residual_bytes,
+)
+from fullstep.physics.memory.cut import has_head
 from fullstep.physics.memory.framework import is_reentrant, output_bytes_per_logit, prefetches_units, stacks_experts
 from fullstep.physics.memory.head import LossHabit, head_profile
 from fullstep.physics.memory.kernels import Kernels
+from fullstep.physics.memory.megatron import keeps_gradient_buffers, placeholder_bytes
 from fullstep.physics.memory.optimizer import optimizer_temporaries_bytes
-from fullstep.physics.memory.scene import BlockCosts, RootCosts, Scene
+from fullstep.physics.memory.rank import is_sequence_parallel, tensor_plan
+from fullstep.physics.memory.scene import BlockCosts, RootCosts, Scene, empty_head
 from fullstep.physics.memory.sharding import (
     DEEPSPEED_BUCKET_ELEMENTS,
     DEEPSPEED_MAX_LIVE_PARAMETERS,
@@ -44,16 +53,17 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
     sharded = layout.is_fsdp
     gradients = _gradients_until_the_step(job, held, trains)
     per_element = gradients / trains.total if trains.total else 0.0
+    behind = _behind_embedding_gradient(job)
     offloads_state = layout.offload_optimizer or (layout.offload_parameters and sharded)
     whole = _gathered_whole(job, gathered, shape)
     kernels = [block_kernels(job, block).in_one_row() for block in shape.blocks]
     return Scene(
         shape=shape,
         checkpointing=job.step.activation_checkpointing,
-        stream=float(job.batch.tokens * shape.hidden * residual_bytes(job)),
+        stream=_stream(job),
         weights=0.0 if layout.offload_parameters else held.weights,
         optimizer_states=0.0 if offloads_state else held.optimizer_states,
-        gradients=0.0 if layout.offload_parameters and sharded else gradients,
+        gradients=0.0 if layout.offload_parameters and sharded else gradients + behind,
         buffers=_buffers(job, held, trains),
         blocks=tuple(
             _block_costs(
@@ -73,28 +83,54 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         offloaded_weights=held.weights if layout.offload_parameters else 0.0,
         step_temporaries=_step_temporaries(job, held, trains),
         extra_step_gradients=_float32_gradients(job, trains),
-        step_gradients=0.0 if layout.offload_parameters and sharded else min(gradients, held.gradients),
+        step_gradients=0.0 if layout.offload_parameters and sharded else min(gradients, held.gradients) + behind,
+        permanent_gradients=keeps_gradient_buffers(job),
     )
+
+
+def _stream(job: Job) -> float:
+    """One tensor between blocks on this rank [bytes]."""
+    tokens = -(-job.batch.tokens // job.layout.tensor) if is_sequence_parallel(job) else job.batch.tokens
+    return float(tokens * job.shape.hidden * residual_bytes(job))
 
 
 def _root_costs(job: Job, shape: ModelShape, gathered: Units, kernels: Kernels, *, per_element: float) -> RootCosts:
     """``per_element``: bytes that a trained element's gradient leaves behind until the step."""
     compute, habit, sharded = compute_bytes(job), loss_habit(job), job.layout.is_fsdp
     elements = shape.head_parameters or shape.embedding_parameters
-    made = compute if sharded else DTYPE_BYTES[job.precision.gradients]
+    makes_logits = has_head(shape)
+    if not makes_logits:
+        habit = habit._replace(trains_head=False)
+    made = compute if sharded or keeps_gradient_buffers(job) else DTYPE_BYTES[job.precision.gradients]
     trains_embedding = job.method.kind == "full" or shape.embedding_name in job.method.train_modules
     return RootCosts(
-        head=head_profile(shape, _head_kernels(job, shape, kernels), habit),
-        copies=float(elements * compute) if _head_is_copied(job, compute) else 0.0,
+        head=head_profile(shape, _head_kernels(job, shape, kernels), habit) if makes_logits else empty_head(),
+        copies=float(elements * compute) if makes_logits and _head_is_copied(job, compute) else 0.0,
         gathered=gathered.root + _gathered_in_part(job, gathered, shape) if sharded else 0.0,
         unit=gathered.root if sharded else 0.0,
         reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
         gradients_left=elements * _head_gradient_kept(job, per_element) if habit.trains_head else 0.0,
-        head_gradient=float(elements * made) if habit.trains_head else 0.0,
-        embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and (shape.tied or sharded) else 0.0,
+        head_gradient=float(elements * made) if habit.trains_head and not keeps_gradient_buffers(job) else 0.0,
+        embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and _embedding_is_apart(job, shape) else 0.0,
         tied_sum=float(elements * made) if _sums_tied(job, shape, habit, compute) else 0.0,
         held_outputs=_held_outputs(job, shape),
     )
+
+
+def _behind_embedding_gradient(job: Job) -> float:
+    """What lies behind the gradient of an embedding that is cut by words, as torch makes it: the whole one, of which it is a view [bytes].
+
+    FSDP copies shards out of it. Source: torch 2.13, distributed/tensor/_ops/_embedding_ops.py (the gradient is Partial); traces.
+    """
+    whole = tensor_plan(job) == "transformers" and not job.layout.is_fsdp and not job.optimizer.in_backward
+    if not whole or (job.method.kind != "full" and job.shape.embedding_name not in job.method.train_modules):
+        return 0.0
+    return float((job.layout.tensor - 1) * job.shape.embedding_parameters * DTYPE_BYTES[job.precision.gradients])
+
+
+def _embedding_is_apart(job: Job, shape: ModelShape) -> bool:
+    """Its gradient is made beside all others, not simply one of them."""
+    return shape.tied or job.layout.is_fsdp or keeps_gradient_buffers(job)
 
 
 def _sums_tied(job: Job, shape: ModelShape, habit: LossHabit, compute: int) -> bool:
@@ -110,9 +146,10 @@ def _sums_tied(job: Job, shape: ModelShape, habit: LossHabit, compute: int) -> b
 
 def _held_outputs(job: Job, shape: ModelShape) -> float:
     """Logits that the caller holds during backward; a fused loss makes none."""
-    if not job.step.keeps_outputs or job.step.loss == "fused":
+    if not job.step.keeps_outputs or job.step.loss == "fused" or not has_head(shape):
         return 0.0
-    return float(job.batch.tokens * shape.vocabulary * output_bytes_per_logit(job, compute_bytes(job)))
+    words = shape.vocabulary * loss_habit(job).gathered_from
+    return float(job.batch.tokens * words * output_bytes_per_logit(job, compute_bytes(job)))
 
 
 def _head_kernels(job: Job, shape: ModelShape, kernels: Kernels) -> Kernels:
@@ -238,7 +275,7 @@ def _selective_kept(job: Job, block: Block, compute: int) -> float:
     if job.step.framework == "torchtitan":
         widths = widths[::2]
     attention = block.attention.heads * (block.attention.value_head_dim * compute + 4)
-    return float(job.batch.tokens * (sum(widths) * compute + attention + job.shape.hidden * residual_bytes(job)))
+    return float(job.batch.tokens * (sum(widths) * compute + attention)) + _stream(job)
 
 
 def _buffers(job: Job, held: Shares, trains: Trainable) -> float:
@@ -247,6 +284,8 @@ def _buffers(job: Job, held: Shares, trains: Trainable) -> float:
     size = float(device_overheads(job.machine.card).cublas_workspace_bytes)
     size += 3 * 8 * tokens  # identifiers, labels and positions as int64
     size += 2 * job.batch.sequence_tokens * job.shape.blocks[0].attention.head_dim * compute
+    if keeps_gradient_buffers(job):
+        return size + placeholder_bytes(job)  # buckets are views of the gradient buffers
     if strategy == "ddp":
         size += held.gradients  # gradient_as_bucket_view is False by default: buckets are copies
     elif job.layout.is_zero and not job.layout.offload_parameters:
@@ -268,7 +307,8 @@ def _step_temporaries(job: Job, held: Shares, trains: Trainable) -> float:
         return 0.0
     shape = job.shape
     if job.method.kind == "full":
-        largest = max((shape.embedding_parameters, *(linear.weight_elements for block in shape.blocks for linear in block.linears)))
+        largest = max(linear.weight_elements for block in shape.blocks for linear in block.linears)
+        largest = max(largest, shape.embedding_parameters, shape.head_parameters)
     else:
         largest = max(1, trains.total // max(1, len(shape.layers)))
     element = held.trained / trains.total if trains.total else 0.0

@@ -5,9 +5,18 @@ from __future__ import annotations
 from fullstep.job import Job
 from fullstep.job.habits import HUGGING_FACE
 from fullstep.models import Block
-from fullstep.physics.memory.framework import asks_for_grouped_keys, repeats_keys, stacks_experts, transformers_version
+from fullstep.physics.memory.cut import gathered_roles
+from fullstep.physics.memory.framework import (
+    asks_for_grouped_keys,
+    repeats_keys,
+    stacks_experts,
+    transformers_version,
+    weights_rows_in_float32,
+)
 from fullstep.physics.memory.head import LossHabit
 from fullstep.physics.memory.kernels import FLOAT32, AdapterKernels, AttentionKernel, Kernels
+from fullstep.physics.memory.megatron import is_megatron, keeps_gradient_buffers
+from fullstep.physics.memory.rank import context_exchange, is_sequence_parallel, tensor_plan
 from fullstep.quantities import DTYPE_BYTES
 
 FUSED_KERNELS = ("fms_acceleration", "unsloth")
@@ -102,9 +111,17 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         extra_keys=method.rank if method.kind == "prefix_tuning" else 0,
         repeats_keys=repeats_keys(job, kernel),
         fused=step.framework in FUSED_KERNELS,
-        compile=step.compile,
+        compile=step.compile or step.framework == "megatron",
         joins_heads=step.framework == "litgpt" and method.kind in ("full", "lora", "qlora"),
         stacks_experts=stacks_experts(job),
+        weights_rows_in_float32=weights_rows_in_float32(job),
+        tensor=job.layout.tensor,
+        gathered_roles=gathered_roles(block, tensor_plan(job)) if job.layout.tensor > 1 else frozenset(),
+        sequence_parallel=is_sequence_parallel(job),
+        gathers_again=is_megatron(job),
+        context=job.layout.context,
+        exchange=context_exchange(job),
+        deals_experts=job.layout.expert > 1,
     )
 
 
@@ -123,10 +140,14 @@ def gradient_sizes(job: Job) -> tuple[int, int]:
 
     Example: float32 weights under bfloat16 autocast: (4, 2).
 
+    Megatron's products add to its permanent buffers themselves: (0, 0).
+
     Source:
-        torch/csrc/autograd/functions/accumulate_grad.h
+        torch/csrc/autograd/functions/accumulate_grad.h; Megatron-LM, core/tensor_parallel/layers.py (gradient_accumulation_fusion)
     """
     precision, compute = job.precision, compute_bytes(job)
+    if keeps_gradient_buffers(job):
+        return 0, 0
     if job.layout.divides_parameters or job.layout.strategy == "zero2":
         return compute, 0  # the unit's gradients until they are reduced
     kept = DTYPE_BYTES[precision.gradients]
@@ -171,4 +192,5 @@ def loss_habit(job: Job) -> LossHabit:
         holds_logits=hugging_face and version >= (4, 46),
         trains_head=trains,
         compiled=step.compile,
+        gathered_from=job.layout.tensor if tensor_plan(job) == "transformers" else 1,
     )

@@ -70,3 +70,16 @@ def output_bytes_per_logit(job: Job, compute: int) -> int:
 def stacks_experts(job: Job) -> bool:
     """transformers keeps the experts of a block in one parameter since version 5; before, and elsewhere, they are modules."""
     return job.step.framework in HUGGING_FACE and transformers_version(job) >= (5,)
+
+
+FLOAT32_SHARES = frozenset(("mixtral", "minimax", "deepseek_v3", "glm4_moe", "dots1"))
+"""model types whose routers of transformers 5 give shares in float32; others cast them back to the stream's dtype"""
+
+
+def weights_rows_in_float32(job: Job) -> bool:
+    """Rows of experts times float32 shares are float32, and so are their copy in the tokens' order and their sum.
+
+    Source:
+        transformers 5.23, integrations/moe.py grouped_mm_experts_forward; the routers of models/mixtral, models/deepseek_v3
+    """
+    return stacks_experts(job) and job.shape.model_type in FLOAT32_SHARES

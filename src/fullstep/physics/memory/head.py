@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from fullstep.models import Linear, ModelShape
 from fullstep.physics.memory.kernels import FLOAT32, Kernels
-from fullstep.physics.memory.layers import linear, norm
+from fullstep.physics.memory.layers import gathered, linear, norm
 from fullstep.physics.memory.tape import Profile, Tape
 
 CHUNKS = 8
@@ -27,6 +27,8 @@ class LossHabit(NamedTuple):
     """the model's low-precision logits live on while the loss is computed (they are the model's output)"""
     trains_head: bool
     compiled: bool
+    gathered_from: int = 1
+    """tensor ranks whose parts of the logits are put together before the loss; 1: the loss takes this rank's part"""
 
 
 class HeadProfile(NamedTuple):
@@ -66,8 +68,9 @@ def head_profile(shape: ModelShape, kernels: Kernels, habit: LossHabit) -> HeadP
     Valid:
         within 0.5 % of traces of the real classes; the head's float32 gradient under autocast is made a moment too early (up to 2 %)
     """
-    tape = Tape(kernels.tokens * shape.hidden * kernels.residual, recomputes=False)
-    entered = norm(tape, kernels, 0, shape.final_norm) if shape.final_norm is not None else 0
+    tape = Tape(kernels.on_the_stream().tokens * shape.hidden * kernels.residual, recomputes=False)
+    entered = norm(tape, kernels.on_the_stream(), 0, shape.final_norm) if shape.final_norm is not None else 0
+    entered = gathered(tape, kernels, entered)
     norm_saved = _norm_saved(shape, kernels) if shape.final_norm is not None else 0.0
     matrix = Linear(name=shape.head_name, role="up", inputs=shape.hidden, outputs=shape.vocabulary, bias=shape.head_bias)
     head_kernels = kernels._replace(trains_weights=habit.trains_head, adapter=None, quantized=False)
@@ -81,6 +84,11 @@ def head_profile(shape: ModelShape, kernels: Kernels, habit: LossHabit) -> HeadP
         pool = max(chunked.forward_peak, chunked.backward_peak) - norm_saved
         return HeadProfile(chunked, norm_saved, size, size, pool)
     logits = linear(tape, head_kernels, entered, matrix)
+    part = 0.0
+    if habit.gathered_from > 1:
+        part = tape.size(logits)
+        logits = _whole_logits(tape, logits, habit.gathered_from)
+        part += tape.size(logits)
     if shape.logit_softcap:
         size = tape.size(logits)
         logits = tape.op((tape.op((tape.op((logits,), size),), size, saves_output=True),), size)
@@ -88,11 +96,22 @@ def head_profile(shape: ModelShape, kernels: Kernels, habit: LossHabit) -> HeadP
     profile = tape.play()
     beside = tape.size(logits) + (profile.output if habit.kernel == "inplace" else 0)
     pool = max(profile.forward_peak, profile.backward_peak + beside) - norm_saved
-    return HeadProfile(profile, norm_saved, tape.size(logits), tape.size(logits) * (2 if shape.logit_softcap else 1), pool)
+    making = tape.size(logits) * (2 if shape.logit_softcap else 1)
+    return HeadProfile(profile, norm_saved, tape.size(logits), max(making, tape.size(logits) + part), pool)
+
+
+def _whole_logits(tape: Tape, logits: int, ranks: int) -> int:
+    """Every rank's part, gathered side by side and then copied into rows; backward cuts this rank's part out again.
+
+    Source: transformers 5.23, colwise_gather_output; torch, distributed/tensor/placement_types.py _to_replicate_tensor.
+    """
+    size = tape.size(logits) * ranks
+    return tape.op((logits,), size, forward_work=size)
 
 
 def _norm_saved(shape: ModelShape, kernels: Kernels) -> float:
     assert shape.final_norm is not None
+    kernels = kernels.on_the_stream()
     tape = Tape(kernels.tokens * shape.hidden * kernels.residual)
     norm(tape, kernels, 0, shape.final_norm)
     return tape.play().saved

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fullstep.job import Job
 from fullstep.physics.memory.optimizer import paged_state_bytes, state_bytes
+from fullstep.physics.memory.rank import is_divided
 from fullstep.physics.memory.scene import Scene
 from fullstep.physics.memory.sharding import Shares
-from fullstep.physics.memory.weights import WeightBytes, trainable
+from fullstep.physics.memory.weights import trainable, weight_bytes
 from fullstep.quantities import DTYPE_BYTES, GIB
 
 PROCESS_BYTES = 3 * GIB
@@ -15,7 +16,7 @@ CHECKPOINT_FILE_BYTES = 5 * 10**9
 """a file of a Hugging Face checkpoint, read one at a time where nobody holds the whole model (save_pretrained's default until version 5)"""
 
 
-def host_memory(job: Job, held: Shares, weights: WeightBytes, scene: Scene) -> tuple[float, str]:
+def host_memory(whole: Job, job: Job, held: Shares, scene: Scene) -> tuple[float, str]:
     """(peak on one node [bytes], when): the largest of loading, training and saving.
 
     Each process takes PROCESS_BYTES; see ``loading_bytes``, ``offloaded_bytes`` and ``saving_bytes`` for the rest.
@@ -29,9 +30,9 @@ def host_memory(job: Job, held: Shares, weights: WeightBytes, scene: Scene) -> t
     base = float(processes * PROCESS_BYTES)
     training = base + processes * offloaded_bytes(job, scene)
     moments = {
-        "load": base + loading_bytes(job, processes),
+        "load": base + loading_bytes(whole, processes),
         "training": training,
-        "save": training + saving_bytes(job, held, weights, processes),
+        "save": training + saving_bytes(whole, held, processes),
     }
     when = max(moments, key=lambda name: moments[name])
     return moments[when], when
@@ -76,10 +77,10 @@ def offloaded_bytes(job: Job, scene: Scene) -> float:
     return size
 
 
-def saving_bytes(job: Job, held: Shares, weights: WeightBytes, processes: int) -> float:
+def saving_bytes(job: Job, held: Shares, processes: int) -> float:
     """full: rank 0 gathers weights and states of everything that trains. sharded and asynchronous: each process stages its shard."""
-    if job.checkpoint.format == "full" and job.layout.shards > 1:
-        return weights.total + state_bytes(job)
+    if job.checkpoint.format == "full" and (job.layout.shards > 1 or is_divided(job)):
+        return weight_bytes(job).total + state_bytes(job)
     if job.checkpoint.asynchronous:
         return processes * (held.weights + held.optimizer_states)
     return 0.0

@@ -8,6 +8,8 @@ FLOAT32 = 4
 """bytes of one element"""
 
 AttentionKernel = Literal["eager", "flash", "efficient", "math"]
+ContextExchange = Literal["ring", "gather", "heads"]
+"""keys and values go round the ring of context ranks, are gathered from them, or heads are exchanged for parts of the row"""
 
 
 class AdapterKernels(NamedTuple):
@@ -63,10 +65,36 @@ class Kernels(NamedTuple):
     """queries, keys and values come out of one product also where the model's own class has three (litgpt)"""
     stacks_experts: bool
     """experts are one parameter (grouped products) instead of one module each"""
+    weights_rows_in_float32: bool = False
+    """experts' rows are weighted by float32 shares, which makes float32 rows of them"""
+    tensor: int = 1
+    """ranks among which matrices are cut; the block is one rank's part already"""
+    gathered_roles: frozenset[str] = frozenset()
+    """of matrices whose cut outputs are put together again, and of those that take their part of such an input"""
+    sequence_parallel: bool = False
+    """norms and the stream have ``1 / tensor`` of the tokens; a product's input is gathered before it"""
+    gathers_again: bool = False
+    """backward gathers that input once more instead of keeping it (Megatron)"""
+    context: int = 1
+    """ranks among which rows are divided; ``sequence_tokens`` is one rank's part already"""
+    exchange: ContextExchange = "ring"
+    deals_experts: bool = False
+    """tokens travel to the rank of their expert and back"""
 
     @property
     def tokens(self) -> int:
         return self.rows * self.sequence_tokens
+
+    @property
+    def row_tokens(self) -> int:
+        """Of a whole row, over all context ranks: what one query may attend to."""
+        return self.sequence_tokens * self.context
+
+    def on_the_stream(self) -> Kernels:
+        """The same with the tokens that norms and the stream between blocks have on this rank."""
+        if not self.sequence_parallel:
+            return self
+        return self._replace(rows=1, sequence_tokens=-(-self.tokens // self.tensor))
 
     def in_one_row(self) -> Kernels:
         """The same with all tokens in one row, where nothing hangs on how they are split: one profile then serves many micro-batches."""

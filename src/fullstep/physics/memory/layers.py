@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fullstep.models import Linear, Norm
 from fullstep.physics.memory.adapters import adapted, changed_parameter, scaled_input
+from fullstep.physics.memory.cut import COLUMNS, ROWS
 from fullstep.physics.memory.kernels import FLOAT32, Kernels
 from fullstep.physics.memory.tape import Tape
 
@@ -60,7 +61,7 @@ def norm(tape: Tape, kernels: Kernels, source: int, shape: Norm, width: int | No
     wide = source if dtype == FLOAT32 else tape.op((source,), elements * FLOAT32)
     scaled = tape.op(
         (wide,), elements * FLOAT32, saves=(wide,), extra_saved=statistics,
-        forward_work=elements * FLOAT32, backward_work=2 * elements * FLOAT32,
+        forward_work=elements * FLOAT32, backward_work=3 * elements * FLOAT32,
     )  # fmt: skip
     if shape.kind == "rms" and dtype < FLOAT32:
         scaled = tape.op((scaled,), elements * dtype)
@@ -77,6 +78,7 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
 
     Kept: ``tokens * inputs * compute`` [bytes]. Under autocast the input is copied to the compute dtype (once per product: autocast
     caches weights only). A 4-bit weight is made whole, ``inputs * outputs * compute`` [bytes], in forward and again in backward.
+    Over tensor ranks a column-cut product's input gradient is summed into a tensor of its own.
     Grouped products of stacked experts run in the weights' own dtype, and so does their weights' gradient, which then needs no copy.
 
     Args:
@@ -101,6 +103,9 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     quantized = kernels.quantized and not stacked
     adapts = kernels.adapter is not None and shape.adapter_target in kernels.adapter.targets
     trains = kernels.trains_weights
+    regroups = shape.role in kernels.gathered_roles
+    if regroups and shape.role in ROWS:
+        source = tape.op((source,), tape.size(source) / kernels.tensor)
     source = scaled_input(tape, kernels, source, shape, tokens)
     given = source
     if tape.size(source) != tokens * shape.inputs * compute:
@@ -111,13 +116,48 @@ def linear(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: flo
     work = float(shape.inputs * shape.outputs * compute) if quantized else 0.0
     keeps = (given,) if trains or (quantized and kernels.quantized_keeps_input) else ()
     returned = tape.size(source) / (tokens * shape.inputs) if quantized else compute  # 4-bit layers give back their input's dtype
+    summing = tokens * shape.inputs * compute if kernels.tensor > 1 and shape.role in COLUMNS and not kernels.sequence_parallel else 0
     besides = kernels.gradient_work if compute == kernels.compute else max(0, kernels.gradient_work - kernels.compute)
     output = tape.op(
         (given,), tokens * shape.outputs * returned, saves=keeps,
-        forward_work=work, backward_work=work + (shape.parameters * besides if trains else 0),
+        forward_work=work, backward_work=work + summing + (shape.parameters * besides if trains else 0),
         weight_gradient=shape.parameters * kernels.new_gradient if trains else 0, trains=trains,
     )  # fmt: skip
-    return adapted(tape, kernels, (source, given, output), shape, tokens) if adapts else output
+    if adapts:
+        output = adapted(tape, kernels, (source, given, output), shape, tokens)
+    if regroups and shape.role in COLUMNS:
+        size = tape.size(output) * kernels.tensor
+        return tape.op((output,), size, forward_work=size)
+    return output
+
+
+def gathered(tape: Tape, kernels: Kernels, source: int) -> int:
+    """Before a column-cut product under sequence parallelism: the whole row put together from all tensor ranks.
+
+    ``tensor`` times the part. torchtitan keeps it for backward as the product's input; Megatron keeps the part and gathers again.
+
+    Source:
+        Korthikanti et al. 2022, section 4.2.2; torchtitan, PrepareModuleInput; Megatron-LM, core/tensor_parallel/layers.py
+        LinearWithGradAccumulationAndAsyncCommunication
+    """
+    if not kernels.sequence_parallel:
+        return source
+    return tape.op((source,), tape.size(source) * kernels.tensor, made_again=kernels.gathers_again)
+
+
+def summed(tape: Tape, kernels: Kernels, source: int) -> int:
+    """After a row-cut product: the sum over all tensor ranks, whole, or under sequence parallelism this rank's part of the row.
+
+    The sum is a tensor of its own beside the summands; its gradient is passed on as it is.
+
+    Source:
+        Shoeybi et al. 2019, section 3; torch, distributed/_functional_collectives.py (not in place)
+    """
+    if kernels.tensor == 1:
+        return source
+    if kernels.sequence_parallel:
+        return tape.op((source,), tape.size(source) / kernels.tensor)
+    return tape.op((source,), tape.size(source), view=True)
 
 
 def activation(tape: Tape, kernels: Kernels, source: int, name: str, elements: float | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fullstep.job import Job
+from fullstep.models import ModelShape
 from fullstep.physics.memory.weights import ADAPTER_KINDS_ON_LINEARS, trainable
 from fullstep.quantities import DTYPE_BYTES
 
@@ -31,7 +32,8 @@ def matrix_sides(job: Job) -> list[tuple[int, int, int]]:
         found[rows, columns] = found.get((rows, columns), 0) + count
 
     if method.kind == "full":
-        note(shape.vocabulary, shape.embedding_parameters // max(1, shape.vocabulary), 1 if shape.tied else 2)
+        width = (shape.embedding_parameters or shape.head_parameters) // max(1, shape.vocabulary)
+        note(shape.vocabulary, width, _word_matrices(shape))
     for index in shape.layers:
         for linear in shape.blocks[index].linears:
             if method.kind == "full":
@@ -46,6 +48,11 @@ def matrix_sides(job: Job) -> list[tuple[int, int, int]]:
                     note(method.rank, linear.inputs, linear.copies * joined)
                     note(linear.outputs // joined, method.rank, linear.copies * joined)
     return [(rows, columns, count) for (rows, columns), count in found.items()]
+
+
+def _word_matrices(shape: ModelShape) -> int:
+    """Embedding and output matrix, as far as this part of the model has them; a tied one is one."""
+    return int(shape.embedding_parameters > 0) + int(not shape.tied and shape.head_parameters > 0)
 
 
 def state_element_bytes(job: Job) -> float:
@@ -80,7 +87,8 @@ def state_bytes(job: Job) -> float:
     if optimizer.name == "muon":
         matrices = sum(rows * columns * count for rows, columns, count in matrix_sides(job))
         if job.method.kind == "full":
-            matrices -= job.shape.embedding_parameters * (1 if job.shape.tied else 2)
+            width = (job.shape.embedding_parameters or job.shape.head_parameters) // max(1, job.shape.vocabulary)
+            matrices -= job.shape.vocabulary * width * _word_matrices(job.shape)
         return (matrices + 2 * (total - matrices)) * element
     count = state_elements_per_parameter(optimizer.name)
     if optimizer.name in ("adamw_8bit", "lion_8bit", "paged_adamw_8bit"):

@@ -9,7 +9,7 @@ from fullstep.ledger import Holdings, Instant
 from fullstep.ledger.instants import At
 from fullstep.models import ModelShape
 from fullstep.physics.memory.head import HeadProfile
-from fullstep.physics.memory.landmarks import Checkpointing, Counts, landmarks
+from fullstep.physics.memory.landmarks import Checkpointing, Counts, Landmark, landmarks
 from fullstep.physics.memory.tape import Profile
 
 IN_FLIGHT_OFFLOADS = 2
@@ -106,8 +106,18 @@ class Scene:
     step_gradients: float
     """gradients when the optimizer steps: shards, also where they piled up whole before"""
     extra_step_gradients: float = 0
+    first_block: int = 0
+    """of the model, in this pipeline stage"""
+    waiting: float = 0
+    """activations of further micro-batches between their forward and their backward, in a pipeline"""
+    permanent_gradients: bool = False
+    """gradients are there all the time, in buffers that backward adds to"""
     _worst: dict[At, tuple[float, str, tuple[float, ...]]] = field(default_factory=dict)
     block_phase: BlockPhase = field(default_factory=lambda: BlockPhase(0, 0, 0))
+
+    def number(self, mark: Landmark) -> int:
+        """Of a block in the whole model."""
+        return self.first_block + mark.position
 
     @property
     def offloaded_activations(self) -> float:
@@ -126,6 +136,8 @@ class Scene:
         temporaries: float = 0,
     ) -> None:
         """Keep the worst moment of each instant."""
+        if at != "optimizer_step":
+            activations += self.waiting
         more = gradients + activations + logits_and_loss + gathered_parameters + temporaries
         if at not in self._worst or more > self._worst[at][0]:
             self._worst[at] = (more, place, (gradients, activations, logits_and_loss, gathered_parameters, temporaries))
@@ -146,6 +158,22 @@ class Scene:
             buffers=self.buffers,
         )
         return Instant(at, holdings, place)
+
+
+def waiting_bytes(scene: Scene) -> float:
+    """What one micro-batch keeps in a pipeline stage between its forward and its backward [bytes]: of all its blocks, and its output.
+
+    Source:
+        torch.distributed.pipelining, stage.py (fwd_cache holds outputs and inputs); Megatron-LM frees the output's data
+        (deallocate_pipeline_outputs), which is then one tensor too much here
+    """
+    _, everything = landmarks(scene.shape.layers, scene.checkpointing)
+    return kept_before(scene, everything) + scene.stream
+
+
+def empty_head() -> HeadProfile:
+    """Of a pipeline stage that makes no logits."""
+    return HeadProfile(Profile(0, 0, 0, 0, 0, 0, 0, 0, 0), 0, 0, 0, 0)
 
 
 def kept_by(scene: Scene, kind: int, checkpointed: bool) -> float:

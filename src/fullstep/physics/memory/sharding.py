@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fullstep.job import Job
-from fullstep.physics.memory.weights import Trainable, WeightBytes
+from fullstep.physics.memory.weights import Trainable, WeightBytes, adapter_elements
 from fullstep.quantities import DTYPE_BYTES
 
 DEEPSPEED_BUCKET_ELEMENTS = 500_000_000
@@ -75,19 +75,62 @@ def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trai
     if strategy == "layer_split":
         return _layer_split(job, weights, gradients, states, trained)
     parameters = shards if job.layout.divides_parameters else 1
+    dealt = dealt_experts(job, weights, trains)
     whole = weights.constants
     if strategy == "zero3" and job.method.is_quantized:
         whole = weights.blocks + weights.outside
     elif parameters > 1 and _replicates_adapters(job):
         whole += weights.adapters
     copied = trains.adapters / trains.total if parameters > 1 and _replicates_adapters(job) else 0.0
-    split = copied + (1 - copied) / shards
+    split = copied + (1 - copied) / shards * dealt.trained
     return Shares(
-        whole + (plain - whole) / parameters + masters,
+        whole + (plain - whole) / parameters * (dealt.weights if parameters > 1 else 1) + masters * dealt.trained,
         gradients * (split if strategy != "zero1" else 1),
         states * split,
         trained * split,
     )
+
+
+class DealtExperts(NamedTuple):
+    """How many times more than ``1 / shards`` of it a rank keeps, because its experts are shared by fewer ranks (see ``dealt_experts``)."""
+
+    weights: float
+    trained: float
+
+
+def dealt_experts(job: Job, weights: WeightBytes, trains: Trainable) -> DealtExperts:
+    """Experts that are dealt out over e ranks are divided further among ``shards / e`` of them only: a share of ``e / shards``.
+
+    With x the experts' share of what the rank has: ``1 + x * (min(e, shards) - 1)`` times ``1 / shards``.
+
+    Example: half of the rank's weights are experts, 4 ranks deal them, 8 shards: ``(1 + 0.5 * 3) / 8``, 31 % instead of 12.5 %.
+
+    Args:
+        job: one rank's
+        weights: one rank's, before sharding [bytes]
+        trains: elements that train
+
+    Returns:
+        factors for weights and for all that trains
+
+    Source:
+        torchtitan, models/llama4/infra/parallelize.py (experts on the mesh dp_mod_ep); Megatron-LM, expert_data_parallel_group
+
+    Valid:
+        exact where the shards are a multiple of the expert ranks
+    """
+    among = min(job.layout.expert, max(1, job.layout.shards))
+    if among == 1:
+        return DealtExperts(1.0, 1.0)
+    shape = job.shape
+    layers = [shape.blocks[index] for index in shape.layers]
+    experts = sum(linear.parameters for block in layers for linear in block.linears if linear.copies > 1)
+    stored = experts / shape.parameters
+    trained = stored
+    if job.method.kind != "full":
+        adapters = sum(adapter_elements(linear, job.method) for block in layers for linear in block.linears if linear.copies > 1)
+        trained = adapters / max(1, trains.total)
+    return DealtExperts(1 + stored * (among - 1), 1 + trained * (among - 1))
 
 
 def _trained_bytes(job: Job, trains: Trainable) -> float:

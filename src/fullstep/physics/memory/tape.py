@@ -59,6 +59,8 @@ class Profile(NamedTuple):
     """of ``backward_peak``: what is still kept"""
     weight_gradient_at_peak: float
     """of ``backward_peak``: gradients of weights made so far"""
+    kept_input: float
+    """of ``saved``: the input itself, where an operation keeps it"""
 
 
 class Tape:
@@ -75,7 +77,7 @@ class Tape:
     (4, 8.0, 12.0)
     """
 
-    __slots__ = ("_gradient", "_ops", "_origin", "_recomputes", "_sizes")
+    __slots__ = ("_gradient", "_made_again", "_ops", "_origin", "_recomputes", "_sizes")
 
     def __init__(self, input_bytes: float, *, input_needs_gradient: bool = True, recomputes: bool = False) -> None:
         """``recomputes``: a ``cheap`` operation makes its ``cheap`` inputs again in backward instead of keeping them (torch.compile)."""
@@ -84,6 +86,7 @@ class Tape:
         self._ops: list[Op] = []
         self._recomputes = recomputes
         self._origin: dict[int, tuple[int, ...]] = {}
+        self._made_again: dict[int, int] = {}
 
     def size(self, tensor: int) -> float:
         return self._sizes[tensor]
@@ -109,12 +112,13 @@ class Tape:
         trains: bool = False,
         view: bool = False,
         cheap: bool = False,
+        made_again: bool = False,
         holds: Sequence[int] = (),
     ) -> int:
         """Append one operation and return its output. It needs a gradient if an input does or if its weights train.
 
         What it keeps is dropped when no gradient flows through it. ``trains``: it has weights that train. ``cheap``: an
-        elementwise result, see ``recomputes``.
+        elementwise result, see ``recomputes``. ``made_again``: whoever needs its output in backward keeps its input and makes it again.
         ``holds``: tensors that the caller's local variables keep alive until this operation has run forward.
         """
         gradient = self._gradient
@@ -133,10 +137,15 @@ class Tape:
             if cheap and self._recomputes:
                 kept, again = self._origins(kept)
                 backward_work += again
+            if self._made_again:
+                backward_work += sum(self._sizes[tensor] for tensor in kept if tensor in self._made_again)
+                kept = tuple(self._made_again.get(tensor, tensor) for tensor in kept)
             if extra_saved:
                 kept += (self.tensor(extra_saved),)
         if cheap and self._recomputes:
             self._origin[output] = tuple(reads)
+        if made_again:
+            self._made_again[output] = reads[0]
         unsaved = forward_work if unsaved_work is None else unsaved_work
         self._ops.append(
             Op(inputs, (*reads, *holds) if holds else reads, output, kept, forward_work, unsaved, backward_work, weight_gradient, view)
@@ -171,6 +180,7 @@ class Tape:
             weight_gradient=weight_gradient,
             kept_at_peak=kept_at_peak,
             weight_gradient_at_peak=weight_gradient_at_peak,
+            kept_input=self._sizes[0] if any(0 in op.saved for op in self._ops) else 0.0,
         )
 
     def _forward(self) -> tuple[float, float, float]:

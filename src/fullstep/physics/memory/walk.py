@@ -34,13 +34,14 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
         following = _neighbour(scene, mark.position, 1)
         gathered = _copied_out(scene, mark) if scene.copies_out else _gathered(scene, costs, following)
         scene.note(
-            at, f"block {mark.position}", gradients=gradients, activations=kept, temporaries=work + copies, gathered_parameters=gathered,
+            at, f"block {scene.number(mark)}", gradients=gradients, activations=kept, temporaries=work + copies,
+            gathered_parameters=gathered,
         )  # fmt: skip
         if scene.copies_out:
             before = _neighbour(scene, mark.position, -1)
             held = before.unit if before is not None else scene.root.unit
             scene.note(
-                at, f"gathering of block {mark.position}", gradients=gradients, activations=kept,
+                at, f"gathering of block {scene.number(mark)}", gradients=gradients, activations=kept,
                 temporaries=_alive_copies(scene, mark.before), gathered_parameters=gathered + held,
             )  # fmt: skip
     copies = scene.root.copies + _alive_copies(scene, everything)
@@ -138,13 +139,14 @@ def _block_backward(scene: Scene, mark: Landmark, totals: dict[tuple[int, bool],
     gathered = _gathered(scene, costs, earlier)
     made = 0.0 if gradients_exist else own.gradients
     scene.note(
-        "backward", f"block {mark.position}", gradients=gradients + made, activations=kept + own.kept, temporaries=work - own.kept - made,
-        gathered_parameters=gathered, logits_and_loss=scene.root.held_outputs,
+        "backward", f"block {scene.number(mark)}", gradients=gradients + made, activations=kept + own.kept,
+        temporaries=work - own.kept - made, gathered_parameters=gathered, logits_and_loss=scene.root.held_outputs,
     )  # fmt: skip
     if costs.gathered and costs.profile.weight_gradient > 0:
         scene.note(
-            "backward", f"reduction of block {mark.position}", gradients=gradients + costs.profile.weight_gradient, activations=kept,
-            temporaries=scene.stream + costs.reduced, gathered_parameters=gathered, logits_and_loss=scene.root.held_outputs,
+            "backward", f"reduction of block {scene.number(mark)}", gradients=gradients + costs.profile.weight_gradient,
+            activations=kept, temporaries=scene.stream + costs.reduced, gathered_parameters=gathered,
+            logits_and_loss=scene.root.held_outputs,
         )  # fmt: skip
 
 
@@ -161,7 +163,7 @@ def _work_of_backward(scene: Scene, profile: Profile, *, checkpointed: bool) -> 
     if not checkpointed and scene.checkpointing != "selective":
         return 0.0, profile.backward_peak, _Own(profile.kept_at_peak, profile.weight_gradient_at_peak)
     keeps = scene.stream if checkpointed else 0.0
-    back = profile.backward_peak + (profile.output if scene.reentrant else 0) - min(keeps, profile.saved)
+    back = profile.backward_peak + (profile.output if scene.reentrant else 0) - min(keeps, profile.kept_input)
     again = profile.forward_peak + scene.stream
     return keeps, max(again, back), _Own(0.0, profile.weight_gradient_at_peak if back > again else 0.0)
 
@@ -222,7 +224,7 @@ def walk_step(scene: Scene, *, accumulates: bool, old_gradients: float) -> tuple
         forward, loss, backward, (second_forward,) optimizer_step, each at its worst moment
     """
     walk_forward(scene, "forward", old_gradients)
-    walk_backward(scene, gradients_exist=False)
+    walk_backward(scene, gradients_exist=scene.permanent_gradients)
     if accumulates:
         walk_forward(scene, "second_forward", scene.gradients)
         walk_backward(scene, gradients_exist=True)
