@@ -91,6 +91,23 @@ CAUTIONS: dict[str, CautionKind] = {
         "Where sdpa has no fused kernel (classes without an sdpa path, ALiBi, or float32 with grouped keys) scores and their softmax are"
         " kept: rows x heads x length x length. Flash attention keeps none of them.",
     ),
+    "F105": CautionKind(
+        "Degrees of this framework were not checked",
+        "Tensor ranks by the plans of transformers equal traces, Megatron's tensor, pipeline and context ranks published peaks. Other code"
+        " (torchtitan, DeepSpeed, torch's own context ranks, dealt-out experts) is sized from its source alone: bounds are wider. Probe one"
+        " step before you rely on a tight fit.",
+    ),
+    "F106": CautionKind(
+        "A pipeline is taken to run 1F1B",
+        "Under one-forward-one-backward a stage holds as many micro-batches as stages follow it, itself included. GPipe holds all"
+        " micro-batches of a step; interleaved schedules hold up to a whole stage more. Every stage has equally many layers unless the framework splits"
+        " otherwise.",
+    ),
+    "F107": CautionKind(
+        "Experts are taken to be used evenly",
+        "Where experts are dealt out over ranks, a rank receives the tokens that chose its experts. Early in a fine-tuning on new data"
+        " routing can be lopsided: twice the tokens are twice the activations of the experts.",
+    ),
     "F120": CautionKind(
         "The traced step runs out of memory",
         "Every request of the traced step was replayed through a model of the caching allocator on this card. One of them found no room,"

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fullstep.job import Job
+from fullstep.physics.memory.megatron import is_megatron
+from fullstep.physics.memory.rank import tensor_plan
 from fullstep.quantities import Bounds
 
 CHECKED_FRAMEWORKS = ("transformers", "fms_acceleration")
@@ -34,7 +36,7 @@ class AllocatorFacts(NamedTuple):
     reserved_spread: dict[str, Spread]
     unavoidable_fragmentation: Bounds
     trust: dict[str, Spread]
-    """of allocated: "checked", "version_unknown", "unchecked" """
+    """of allocated: "checked", "version_unknown", "unchecked", "divided" """
 
 
 def layout_kind(job: Job) -> str:
@@ -42,8 +44,23 @@ def layout_kind(job: Job) -> str:
     return "sharded" if job.layout.is_fsdp else "whole"
 
 
+def is_rough(job: Job) -> bool:
+    """Degrees whose formulas were checked neither by traces nor against published allocated peaks.
+
+    Checked are tensor ranks by the plans of transformers (traces), and Megatron's tensor, pipeline and context ranks (published).
+    """
+    layout = job.layout
+    if layout.expert > 1:
+        return True
+    if is_megatron(job):
+        return False
+    return layout.pipeline * layout.context > 1 or (layout.tensor > 1 and tensor_plan(job) != "transformers")
+
+
 def trust_in(job: Job, facts: AllocatorFacts) -> Spread:
-    """How far the allocated peak is trusted: by framework, and by whether its version is stated."""
+    """How far the allocated peak is trusted: by framework, by whether its version is stated, and by what is divided (``is_rough``)."""
+    if is_rough(job):
+        return facts.trust["divided"]
     if job.step.framework not in CHECKED_FRAMEWORKS:
         return facts.trust["unchecked"]
     stated = "framework_version" in job.worksheet.get("step", {})

@@ -84,8 +84,17 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         step_temporaries=_step_temporaries(job, held, trains),
         extra_step_gradients=_float32_gradients(job, trains),
         step_gradients=0.0 if layout.offload_parameters and sharded else min(gradients, held.gradients) + behind,
+        exchanged=max((_exchanged(job, block, runs_with) for block, runs_with in zip(shape.blocks, kernels, strict=True)), default=0.0),
         permanent_gradients=keeps_gradient_buffers(job),
     )
+
+
+def _exchanged(job: Job, block: Block, kernels: Kernels) -> float:
+    """What a divided row adds to a block's peak in backward [bytes]."""
+    if kernels.context == 1:
+        return 0.0
+    alone = block_profile(block, kernels._replace(context=1), job.shape.hidden)
+    return block_profile(block, kernels, job.shape.hidden).backward_peak - alone.backward_peak
 
 
 def _stream(job: Job) -> float:

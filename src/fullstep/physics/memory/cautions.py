@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fullstep.job import Job
 from fullstep.ledger import Caution, Instant
+from fullstep.physics.memory.allocator import is_rough
 from fullstep.physics.memory.choices import attention_kernel, compute_bytes
 from fullstep.physics.memory.framework import stacks_experts
 
@@ -18,6 +19,7 @@ def memory_cautions(job: Job, peak: Instant) -> tuple[Caution, ...]:
         found.append(Caution("F101", "the longest row decides: run it first, or a run can end hours later"))
     found += _stacked_experts(job)
     found += _whole_scores(job)
+    found += _degrees(job)
     return tuple(found)
 
 
@@ -48,3 +50,20 @@ def _whole_scores(job: Job) -> list[Caution]:
     if shape.broadcasts_keys:
         why = "one head of keys that this class does not say to be grouped has no kernel"
     return [Caution("F104", f"attention keeps whole score matrices ({why}): flash attention, or 16-bit compute, does not")]
+
+
+def _degrees(job: Job) -> list[Caution]:
+    """What the formulas take for granted of ranks that are not data-parallel."""
+    layout = job.layout
+    found = []
+    rough = [name for name in ("tensor", "pipeline", "context", "expert") if getattr(layout, name) > 1]
+    if is_rough(job):
+        text = f"layout.{', layout.'.join(rough)}: this framework's memory was not checked against measurements: wider bounds"
+        found.append(Caution("F105", text))
+    if layout.pipeline > 1:
+        waiting = min(layout.pipeline, job.batch.accumulation)
+        text = f"the schedule is taken to be 1F1B: the first stage holds {waiting} of {job.batch.accumulation} micro-batches at once"
+        found.append(Caution("F106", text))
+    if layout.expert > 1:
+        found.append(Caution("F107", "tokens are taken to go evenly to all experts: a rank whose experts are preferred needs more"))
+    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fullstep.hardware import device_overheads
 from fullstep.job import Job, Settings
 from fullstep.job.outside import outside_allocator
 from fullstep.ledger import Instant
@@ -51,7 +52,7 @@ def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
     peak = max(instant.allocated_bytes for instant in instants)
     trust = trust_in(job, facts)
     allocated = Bounds(peak * (1 - trust.below), peak, peak * (1 + trust.above))
-    outside = outside_allocator(job)
+    outside = outside_bytes(job)
     likely = max(peak, _pools(job, scene, instants, facts))
     room = job.machine.usable_bytes
     if room is not None and likely + outside.likely > room:
@@ -65,6 +66,29 @@ def counters(job: Job, scene: Scene, instants: tuple[Instant, ...]) -> Counters:
     return on_the_card(job, allocated, reserved)
 
 
+def outside_bytes(job: Settings) -> Bounds:
+    """What lies outside torch's allocator: the CUDA context and one communicator for each group of ranks that a rank belongs to [bytes].
+
+    Groups: data-parallel, and one for every degree above one. Low: the further ones share the first one's buffers.
+
+    Source:
+        ``device_overheads.csv``; torch.distributed makes a communicator for each process group when it is first used; NCCL shares buffers
+        of communicators that were split off (ncclCommSplit with splitShare)
+    """
+    layout, machine = job.layout, job.machine
+    outside = outside_allocator(job)
+    degrees = (layout.tensor, layout.pipeline, layout.context, layout.expert)
+    groups = sum(degree > 1 for degree in degrees) + (layout.data_parallel > 1)
+    if layout.strategy != "single":
+        groups -= 1  # counted already
+    if groups < 1 or max(degrees) == 1:
+        return outside
+    overheads = device_overheads(machine.card)
+    one = overheads.communicator_bytes if machine.nodes == 1 else overheads.communicator_between_nodes_bytes
+    shared = 0 if layout.strategy != "single" else one.low
+    return outside + Bounds(shared, overheads.communicator_bytes.likely * (groups - 1) + one.likely, groups * one.high)
+
+
 def on_the_card(job: Settings, allocated: Bounds, reserved: Bounds) -> Counters:
     """Both counters of torch, and what follows from them for the card, each with bounds [bytes].
 
@@ -75,7 +99,7 @@ def on_the_card(job: Settings, allocated: Bounds, reserved: Bounds) -> Counters:
         allocated: at its peak
         reserved: at its peak, as it would be with room for its high end
     """
-    outside, room = outside_allocator(job), job.machine.usable_bytes
+    outside, room = outside_bytes(job), job.machine.usable_bytes
     if room is not None and room - outside.low > reserved.likely:
         reserved = reserved._replace(high=max(allocated.high, min(reserved.high, room - outside.low)))
     device = reserved + outside
@@ -99,10 +123,11 @@ def _pools(job: Job, scene: Scene, instants: tuple[Instant, ...], facts: Allocat
     gathered = 2 * max(holdings.gathered_parameters for holdings in found.values())
     after_backward = sum(found["optimizer_step"]) + loss_pool + gathered
     block = scene.block_phase
-    fragments = facts.block_fragmentation[layout_kind(job)] * (block.work + block.retained)
-    state = scene.weights + scene.optimizer_states + scene.buffers + scene.gradients
-    shared = min(facts.shared_with_loss * block.work, loss_pool) if scene.root.head.logits else 0.0
-    during_backward = state + block.kept + block.work + fragments + max(loss_pool, block.retained) - shared + gathered
+    work = block.work - scene.exchanged  # its few large requests find places among those that the loss has left
+    fragments = facts.block_fragmentation[layout_kind(job)] * (work + block.retained)
+    state = scene.weights + scene.optimizer_states + scene.buffers + scene.gradients + scene.waiting
+    shared = min(facts.shared_with_loss * work, loss_pool) if scene.root.head.logits else 0.0
+    during_backward = state + block.kept + work + fragments + max(loss_pool, block.retained) - shared + gathered
     if job.layout.is_fsdp:  # temporaries as large as flat shards find no places among those of a block
         extra = max(0.0, scene.step_temporaries - facts.shared_with_loss * loss_pool)
         return max(after_backward, during_backward + extra)

@@ -110,6 +110,8 @@ class Scene:
     """of the model, in this pipeline stage"""
     waiting: float = 0
     """activations of further micro-batches between their forward and their backward, in a pipeline"""
+    exchanged: float = 0
+    """of a block's work in backward, what attention exchanges with other parts of the row"""
     permanent_gradients: bool = False
     """gradients are there all the time, in buffers that backward adds to"""
     _worst: dict[At, tuple[float, str, tuple[float, ...]]] = field(default_factory=dict)
