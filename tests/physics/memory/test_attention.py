@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fullstep.models import Block, shape_from_config
-from fullstep.physics.memory.attention import Parts, attention
+from fullstep.physics.memory.attention import Parts, attention, ring_bytes
 from fullstep.physics.memory.kernels import Kernels
 from fullstep.physics.memory.tape import Profile, Tape
 
@@ -167,3 +167,11 @@ def test_flash_backward_sums_queries_in_float32(frozen: Kernels) -> None:
     gradients = TOKENS * 2 * (HEADS * DIM * 2 + GROUPS * DIM * 2)  # of output, query, key and value
     assert grouped.backward_peak == saved + gradients
     assert alike.backward_peak == alike.saved + in_kernel + TOKENS * 2 * 4 * HEADS * DIM
+
+
+def test_what_a_divided_row_exchanges(kernels: Kernels) -> None:
+    """8 of queries, 16 of keys and values, four ranks: the examples of the docstring, and two ring buffers."""
+    assert ring_bytes(kernels, 8, 16) == (0, 0)
+    assert ring_bytes(kernels._replace(context=4, exchange="gather"), 8, 16) == (5 * 16 + 8 * 8, 12 * 16 + 3 * 8)
+    assert ring_bytes(kernels._replace(context=4, exchange="ring"), 8, 16) == (2 * 16 + 3 * 8, 4 * 16 + 8)
+    assert ring_bytes(kernels._replace(context=4, exchange="heads"), 8, 16) == (0, 0)

@@ -10,6 +10,7 @@ from fullstep.hardware import device_overheads
 from fullstep.job import Job
 from fullstep.physics import estimate_memory
 from fullstep.physics.memory.allocator import allocator_facts
+from fullstep.physics.memory.counters import outside_bytes
 
 Make = Callable[..., Job]
 LORA = {"method__kind": "lora", "step__activation_checkpointing": "full"}
@@ -58,3 +59,13 @@ def test_gathered_parameters_have_a_stream_of_their_own(eight_billion: Make) -> 
     alone = estimate_memory(eight_billion(step__activation_checkpointing="full"))
     fsdp = estimate_memory(eight_billion(step__activation_checkpointing="full", layout__strategy="fsdp", machine__gpus=8))
     assert fsdp.reserved.likely / fsdp.allocated.likely > alone.reserved.likely / alone.allocated.likely
+
+
+def test_each_group_of_ranks_has_its_communicator(eight_billion: Make) -> None:
+    """Four GPUs: data-parallel alone one; with two tensor ranks two; four tensor ranks without data-parallel ones one."""
+    one = device_overheads(None).communicator_bytes
+    alone = outside_bytes(eight_billion(machine__gpus=4))
+    both = outside_bytes(eight_billion(machine__gpus=4, layout__tensor=2))
+    assert both.likely - alone.likely == one.likely
+    assert both.low == alone.low
+    assert outside_bytes(eight_billion(machine__gpus=4, layout__tensor=4, layout__strategy="single")) == alone

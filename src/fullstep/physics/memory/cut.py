@@ -5,7 +5,7 @@ What a rank holds is a decoder of its own, only narrower or shorter, so every ot
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import ceil
 from typing import Literal
@@ -20,7 +20,22 @@ ROWS = frozenset(("attention_output", "down", "shared_down"))
 """roles whose inputs are divided; all others are whole on every rank"""
 _ATTENTION = frozenset(("query", "key", "value", "query_key_value", "query_up", "key_value_up", "attention_output"))
 
+_EXPERTS = frozenset(("gate", "up", "gate_up", "down"))
+
 TensorPlan = Literal["megatron", "transformers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoneExpert(Linear):
+    """The one expert of a rank: still an expert to adapters, though its number no longer tells."""
+
+    @property
+    def adapter_target(self) -> str:
+        return f"experts.{self.name}" if self.stacked else self.name
+
+    @property
+    def is_joined_experts(self) -> bool:
+        return self.role == "gate_up"
 
 
 @lru_cache(maxsize=512)
@@ -48,6 +63,8 @@ def cut_linear(linear: Linear, tensor: int, expert: int = 1) -> Linear:
     (3584, 4096)
     """
     copies = ceil(linear.copies / expert) if linear.copies > 1 else 1
+    if copies < linear.copies and copies == 1:
+        linear = LoneExpert(**{each.name: getattr(linear, each.name) for each in fields(linear)})
     if linear.role in COLUMNS:
         return replace(linear, outputs=ceil(linear.outputs / tensor), copies=copies)
     if linear.role in ROWS:
@@ -168,6 +185,11 @@ def stage_shape(shape: ModelShape, layers: tuple[int, ...], stage: int) -> Model
         head_bias=shape.head_bias and last,
         tied=shape.tied and first and last,
     )
+
+
+def experts_of(block: Block) -> tuple[Linear, ...]:
+    """Matrices of the routed experts; a rank may have one expert alone, so that their number does not tell."""
+    return tuple(linear for linear in block.linears if linear.role in _EXPERTS) if block.feed_forward.experts else ()
 
 
 def has_head(shape: ModelShape) -> bool:

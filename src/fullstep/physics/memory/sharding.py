@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fullstep.job import Job
+from fullstep.physics.memory.cut import experts_of
 from fullstep.physics.memory.weights import Trainable, WeightBytes, adapter_elements
 from fullstep.quantities import DTYPE_BYTES
 
@@ -124,11 +125,11 @@ def dealt_experts(job: Job, weights: WeightBytes, trains: Trainable) -> DealtExp
         return DealtExperts(1.0, 1.0)
     shape = job.shape
     layers = [shape.blocks[index] for index in shape.layers]
-    experts = sum(linear.parameters for block in layers for linear in block.linears if linear.copies > 1)
+    experts = sum(linear.parameters for block in layers for linear in experts_of(block))
     stored = experts / shape.parameters
     trained = stored
     if job.method.kind != "full":
-        adapters = sum(adapter_elements(linear, job.method) for block in layers for linear in block.linears if linear.copies > 1)
+        adapters = sum(adapter_elements(linear, job.method) for block in layers for linear in experts_of(block))
         trained = adapters / max(1, trains.total)
     return DealtExperts(1 + stored * (among - 1), 1 + trained * (among - 1))
 
