@@ -6,9 +6,15 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 
-from fullstep.hardware import device_overheads
 from fullstep.job import Job
 from fullstep.models import Block, ModelShape
+from fullstep.physics.memory.besides import (
+    behind_embedding_gradient,
+    buffer_bytes,
+    float32_gradients,
+    gradients_until_the_step,
+    step_temporaries,
+)
 from fullstep.physics.memory.block import block_profile
 from fullstep.physics.memory.choices import (
     FUSED_KERNELS,
@@ -21,14 +27,11 @@ from fullstep.physics.memory.cut import has_head
 from fullstep.physics.memory.framework import is_reentrant, output_bytes_per_logit, prefetches_units, stacks_experts
 from fullstep.physics.memory.head import LossHabit, head_profile
 from fullstep.physics.memory.kernels import Kernels
-from fullstep.physics.memory.megatron import keeps_gradient_buffers, placeholder_bytes
-from fullstep.physics.memory.optimizer import optimizer_temporaries_bytes
-from fullstep.physics.memory.rank import is_sequence_parallel, tensor_plan
+from fullstep.physics.memory.megatron import keeps_gradient_buffers
+from fullstep.physics.memory.rank import is_sequence_parallel
 from fullstep.physics.memory.scene import BlockCosts, RootCosts, Scene, empty_head
 from fullstep.physics.memory.sharding import (
-    DEEPSPEED_BUCKET_ELEMENTS,
     DEEPSPEED_MAX_LIVE_PARAMETERS,
-    DEEPSPEED_SUB_GROUP_ELEMENTS,
     Shares,
     Units,
 )
@@ -51,9 +54,9 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
     layout = job.layout
     shape = _last_part(job.shape, job.machine.gpus) if layout.strategy == "layer_split" else job.shape
     sharded = layout.is_fsdp
-    gradients = _gradients_until_the_step(job, held, trains)
+    gradients = gradients_until_the_step(job, held, trains)
     per_element = gradients / trains.total if trains.total else 0.0
-    behind = _behind_embedding_gradient(job)
+    behind = behind_embedding_gradient(job)
     offloads_state = layout.offload_optimizer or (layout.offload_parameters and sharded)
     whole = _gathered_whole(job, gathered, shape)
     kernels = [block_kernels(job, block).in_one_row() for block in shape.blocks]
@@ -64,7 +67,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         weights=0.0 if layout.offload_parameters else held.weights,
         optimizer_states=0.0 if offloads_state else held.optimizer_states,
         gradients=0.0 if layout.offload_parameters and sharded else gradients + behind,
-        buffers=_buffers(job, held, trains),
+        buffers=buffer_bytes(job, held, trains),
         blocks=tuple(
             _block_costs(
                 job, index, runs_with, gathered, gathered_whole=whole, gradients_left=_trained_elements(job, trains, index) * per_element
@@ -81,8 +84,8 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         retains_inputs=retains_inputs(job),
         offloads_activations=job.step.activation_offload,
         offloaded_weights=held.weights if layout.offload_parameters else 0.0,
-        step_temporaries=_step_temporaries(job, held, trains),
-        extra_step_gradients=_float32_gradients(job, trains),
+        step_temporaries=step_temporaries(job, held, trains),
+        extra_step_gradients=float32_gradients(job, trains),
         step_gradients=0.0 if layout.offload_parameters and sharded else min(gradients, held.gradients) + behind,
         exchanged=max((_exchanged(job, block, runs_with) for block, runs_with in zip(shape.blocks, kernels, strict=True)), default=0.0),
         permanent_gradients=keeps_gradient_buffers(job),
@@ -124,17 +127,6 @@ def _root_costs(job: Job, shape: ModelShape, gathered: Units, kernels: Kernels, 
         tied_sum=float(elements * made) if _sums_tied(job, shape, habit, compute) else 0.0,
         held_outputs=_held_outputs(job, shape),
     )
-
-
-def _behind_embedding_gradient(job: Job) -> float:
-    """What lies behind the gradient of an embedding that is cut by words, as torch makes it: the whole one, of which it is a view [bytes].
-
-    FSDP copies shards out of it. Source: torch 2.13, distributed/tensor/_ops/_embedding_ops.py (the gradient is Partial); traces.
-    """
-    whole = tensor_plan(job) == "transformers" and not job.layout.is_fsdp and not job.optimizer.in_backward
-    if not whole or (job.method.kind != "full" and job.shape.embedding_name not in job.method.train_modules):
-        return 0.0
-    return float((job.layout.tensor - 1) * job.shape.embedding_parameters * DTYPE_BYTES[job.precision.gradients])
 
 
 def _embedding_is_apart(job: Job, shape: ModelShape) -> bool:
@@ -236,16 +228,6 @@ def _gathered_in_part(job: Job, gathered: Units, shape: ModelShape) -> float:
     return sum(gathered.blocks[index] for index in shape.layers) / over
 
 
-def _gradients_until_the_step(job: Job, held: Shares, trains: Trainable) -> float:
-    """Gradients as they pile up over the micro-batches: none where the step is part of backward; whole in the reduce dtype
-    where FSDP reduces only the last micro-batch's (no_sync); else what is kept between steps."""
-    if job.optimizer.in_backward:
-        return 0.0
-    if job.layout.is_fsdp and job.batch.accumulation > 1 and not job.layout.sync_every_micro_batch:
-        return float(trains.total * DTYPE_BYTES[job.precision.reduce])
-    return held.gradients
-
-
 def _copies_weights(job: Job, compute: int) -> bool:
     """Autocast copies float32 weights to the compute dtype, unless FSDP has gathered them in it or they are quantized."""
     wide = DTYPE_BYTES[job.precision.weights] > compute
@@ -285,40 +267,3 @@ def _selective_kept(job: Job, block: Block, compute: int) -> float:
         widths = widths[::2]
     attention = block.attention.heads * (block.attention.value_head_dim * compute + 4)
     return float(job.batch.tokens * (sum(widths) * compute + attention)) + _stream(job)
-
-
-def _buffers(job: Job, held: Shares, trains: Trainable) -> float:
-    """cuBLAS workspaces (one handle in forward, one in backward), the batch, rotary tables, buckets of the data-parallel reduction."""
-    tokens, strategy, compute = job.batch.tokens, job.layout.strategy, compute_bytes(job)
-    size = float(device_overheads(job.machine.card).cublas_workspace_bytes)
-    size += 3 * 8 * tokens  # identifiers, labels and positions as int64
-    size += 2 * job.batch.sequence_tokens * job.shape.blocks[0].attention.head_dim * compute
-    if keeps_gradient_buffers(job):
-        return size + placeholder_bytes(job)  # buckets are views of the gradient buffers
-    if strategy == "ddp":
-        size += held.gradients  # gradient_as_bucket_view is False by default: buckets are copies
-    elif job.layout.is_zero and not job.layout.offload_parameters:
-        bucket = job.layout.bucket_bytes or DEEPSPEED_BUCKET_ELEMENTS * compute
-        size += min(bucket, trains.total * compute)
-    return size
-
-
-def _float32_gradients(job: Job, trains: Trainable) -> float:
-    """DeepSpeed's step works on float32 copies of the gradient shard; stage 3 makes them one sub-group at a time."""
-    if job.layout.implementation != "deepspeed" or not job.precision.master_weights or job.layout.offload_optimizer:
-        return 0.0
-    elements = trains.total / max(1, job.layout.shards)
-    return 4.0 * (min(elements, DEEPSPEED_SUB_GROUP_ELEMENTS) if job.layout.strategy == "zero3" else elements)
-
-
-def _step_temporaries(job: Job, held: Shares, trains: Trainable) -> float:
-    if job.layout.offload_optimizer or job.layout.offload_parameters:
-        return 0.0
-    shape = job.shape
-    if job.method.kind == "full":
-        largest = max(linear.weight_elements for block in shape.blocks for linear in block.linears)
-        largest = max(largest, shape.embedding_parameters, shape.head_parameters)
-    else:
-        largest = max(1, trains.total // max(1, len(shape.layers)))
-    element = held.trained / trains.total if trains.total else 0.0
-    return optimizer_temporaries_bytes(job, held.trained, min(held.trained, largest * element))
