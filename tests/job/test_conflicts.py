@@ -12,7 +12,6 @@ from tiny_jobs import LLAMA, job
 from fullstep.errors import InputError, UnsupportedError
 from fullstep.job import CAUTIONS, complete, worksheet_from_mapping
 
-THREE_LAYERS = {**LLAMA, "num_hidden_layers": 3}
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 
 
@@ -29,11 +28,6 @@ MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_expert
         ({"machine__gpus": 4, "layout__tensor": 4}, "layout.tensor", "4, which does not divide the 2 key-value heads; allowed: 1, 2"),
         ({"machine__gpus": 8, "layout__tensor": 8}, "layout.tensor", "8, which does not divide the 4 attention heads; allowed: 1, 2, 4"),
         ({"machine__gpus": 4, "layout__pipeline": 4}, "layout.pipeline", "4 stages for a model of 2 layers; allowed: at most 2"),
-        (
-            {"machine__gpus": 6, "layout__pipeline": 2, "model__config": THREE_LAYERS, "step__framework": "megatron"},
-            "layout.pipeline",
-            "2, which does not divide the 3 layers",
-        ),
         (
             {"machine__gpus": 4, "layout__pipeline": 2, "layout__strategy": "zero3"},
             "layout.pipeline",

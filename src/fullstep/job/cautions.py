@@ -100,8 +100,8 @@ CAUTIONS: dict[str, CautionKind] = {
     "F106": CautionKind(
         "A pipeline is taken to run 1F1B",
         "Under one-forward-one-backward a stage holds as many micro-batches as stages follow it, itself included. GPipe holds all"
-        " micro-batches of a step; interleaved schedules hold up to a whole stage more. Every stage has equally many layers unless the"
-        " framework splits otherwise.",
+        " micro-batches of a step; interleaved schedules hold up to a whole stage more. Every stage has equally many layers;"
+        " torchtitan, and layers that do not divide, count embedding and head as a layer each.",
     ),
     "F107": CautionKind(
         "Experts are taken to be used evenly",

@@ -52,7 +52,7 @@ def find_impossible_degrees(filler: Filler, shape: ModelShape | None, batch: Bat
         remedy = "One process drives all GPUs there: use single, ddp, zero1 or fsdp beside a degree."
         filler.fault(f"layout.{found}", f'{getattr(layout, found)} with layout.strategy "layer_split"', "1", remedy, ("layout.strategy",))
     _context(filler, batch, layout)
-    _stages(filler, shape, layout, step)
+    _stages(filler, shape, layout)
     if shape is not None:
         _heads(filler, shape, layout, step)
         _experts(filler, shape, layout)
@@ -88,7 +88,7 @@ def _context(filler: Filler, batch: Batch, layout: Layout) -> None:
         filler.fault("layout.context", found, allowed, "Or pad the rows.", ("batch.sequence_tokens",))
 
 
-def _stages(filler: Filler, shape: ModelShape | None, layout: Layout, step: Step) -> None:
+def _stages(filler: Filler, shape: ModelShape | None, layout: Layout) -> None:
     stages = layout.pipeline
     if stages == 1:
         return
@@ -102,8 +102,6 @@ def _stages(filler: Filler, shape: ModelShape | None, layout: Layout, step: Step
     if stages > layers:
         found = f"{stages} stages for a model of {layers} layers"
         filler.fault("layout.pipeline", found, f"at most {layers}", "A stage needs a layer.", _MODEL)
-    elif "megatron" in (step.framework, layout.implementation):
-        _divides(filler, "pipeline", stages, "layers", layers)
 
 
 def _experts(filler: Filler, shape: ModelShape, layout: Layout) -> None:

@@ -10,19 +10,20 @@ def layers_per_stage(layers: int, stages: int, counts_ends: bool) -> tuple[int, 
     """Layers of each stage, from the embedding on.
 
     ``layers / stages`` each, the first ones one more where that does not divide. ``counts_ends``: embedding and head count as a layer
-    each, as torchtitan splits.
+    each, as torchtitan splits, and others where the layers alone do not divide: Llama-3.1-405B's 126 over 8 stages of 16.
 
     Args:
         layers: of the model
         stages: degree of the pipeline, at most ``layers``
-        counts_ends: torchtitan's rule
+        counts_ends: embedding and head are a layer each
 
     Returns:
         one entry a stage
 
     Source:
         Megatron-LM, core/transformer/transformer_block.py get_num_layers_to_build; torchtitan, distributed/pipeline_parallel.py
-        generate_llm_fqn_per_model_part with input_weight and output_weight of 1
+        generate_llm_fqn_per_model_part with input_weight and output_weight of 1; Megatron-LM, account_for_embedding_in_pipeline_split
+        and account_for_loss_in_pipeline_split
 
     Valid:
         exact for equal stages; a split stated by hand to the framework is not known here
@@ -31,6 +32,8 @@ def layers_per_stage(layers: int, stages: int, counts_ends: bool) -> tuple[int, 
     (8, 8, 8, 8)
     >>> layers_per_stage(32, 4, True)
     (8, 9, 8, 7)
+    >>> layers_per_stage(126, 8, True)
+    (15, 16, 16, 16, 16, 16, 16, 15)
     """
     counts_ends = counts_ends and layers + 2 >= 2 * stages
     units = layers + 2 if counts_ends else layers

@@ -56,7 +56,8 @@ def ranks_of(job: Job) -> Iterator[Rank]:
     if stages == 1:
         yield Rank(own, 0, 1)
         return
-    layers = layers_per_stage(len(shape.layers), stages, job.step.framework == "torchtitan")
+    uneven = len(shape.layers) % stages > 0
+    layers = layers_per_stage(len(shape.layers), stages, uneven or job.step.framework == "torchtitan")
     for stage in sorted({0, 1, stages - 1}):
         staged = replace(own, shape=stage_shape(shape, layers, stage))
         yield Rank(staged, sum(layers[:stage]), micro_batches_in_flight(stages, stage, batch.accumulation))
