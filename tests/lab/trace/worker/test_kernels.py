@@ -156,3 +156,19 @@ def test_what_cannot_be_traced_is_refused_all_at_once(ask: Any) -> None:
     answer = ask(sheet(**wrong, layout={"pipeline": 2}, machine={"gpu": "H100-SXM", "gpus": 2}))
     found = {fault["where"] for fault in answer["unsupported"]}
     assert found == {"step.compile", "precision.gradients", "optimizer.name", "layout.pipeline"}
+
+
+@pytest.mark.parametrize(
+    ("version", "bytes_per_logit"),
+    [
+        ("5", 2 + 4 + 4),  # the model's, their float32 form, the log-softmax
+        ("4.48", 2 + 4 + 4 + 4),  # and the copy without the last position
+        ("4.45", 4 + 4 + 4),  # cast as soon as they are made
+    ],
+)
+def test_the_loss_of_the_version_that_is_asked_for(version: str, bytes_per_logit: int, traced: Any) -> None:
+    batch = {"sequence_tokens": TOKENS, "micro_batch": 2}  # of one row alone, what lacks the last position is no copy
+    step = {"framework": "transformers", "framework_version": version}
+    found = traced(sheet(step=step, batch=batch, precision={"autocast": False}))
+    held = next(instant.holdings.logits_and_loss for instant in found.instants if instant.at == "loss")
+    assert abs(held - bytes_per_logit * 2 * TOKENS * WORDS) < 2 * 8 * WORDS + SLACK  # two copies may lack a position of each row

@@ -44,7 +44,8 @@ def test_offloaded_shards_leave_nothing_of_the_state_on_the_gpu(traced: Any) -> 
     for instant in found.instants:
         assert instant.holdings.weights == 0
         assert instant.holdings.optimizer_states == 0
-    assert {instant.at for instant in found.instants} == {"forward", "loss", "backward"}  # the step is made on the host
+    step = next(instant for instant in found.instants if instant.at == "optimizer_step")
+    assert step.allocated_bytes - step.holdings.buffers < ROUNDING  # it is made on the host
     gathered = next(instant.holdings.gathered_parameters for instant in found.instants if instant.at == "loss")
     edges, block = 2 * WORDS * WIDTH + WIDTH, (CUT - 2 * WORDS * WIDTH) // BLOCKS + 2 * WIDTH
     assert 0 <= gathered - 2 * (edges + block) < ROUNDING  # the edges, and the last block's buffer until the next gather
@@ -71,7 +72,6 @@ def test_tensor_parallel_inside_fsdp(traced: Any) -> None:
         (sheet(2, {"strategy": "zero3"}), "layout.strategy", "zero3"),
         (sheet(2, {"strategy": "fsdp", "tensor": 2, "offload_parameters": True}), "layout.offload_parameters", "FSDP2 alone"),
         (sheet(1, {"offload_optimizer": True}, step={"framework": "torchtune"}), "layout.offload_optimizer", "together"),
-        (sheet(4, {"strategy": "fsdp", "tensor": 4}), "layout.tensor", "num_key_value_heads is 2"),
         (sheet(2, {"strategy": "fsdp", "tensor": 2}, method={"kind": "lora"}), "layout.tensor", "lora"),
         (sheet(2, {"strategy": "fsdp", "tensor": 2}, step={"loss": "fused"}), "step.loss", "cut"),
     ],
@@ -86,3 +86,23 @@ def test_a_class_without_a_plan_is_refused(ask: Any) -> None:
     config = {"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 128, "vocab_size": 1024}
     answer = ask({**sheet(2, {"strategy": "fsdp", "tensor": 2}), "model": {"config": config}})
     assert "GPT2LMHeadModel has no plan" in answer["unsupported"][0]["found"]
+
+
+def test_fsdp1_holds_the_inputs_of_recomputed_frozen_units_and_their_gradients_until_backward_ends(traced: Any) -> None:
+    """Where the loop recomputes whole units, as in transformers before 4.53: its hook on a unit's input keeps the node of that input."""
+    blocks, tokens = 6, 1024
+    config = {**SMALL, "num_hidden_layers": blocks, "vocab_size": 256}
+    ends = []
+    for version in ("4.50", "5"):
+        found = traced(
+            sheet(
+                2, {"strategy": "fsdp", "implementation": "fsdp1"},
+                model={"config": config}, batch={"sequence_tokens": tokens}, method={"kind": "lora"},
+                step={"activation_checkpointing": "full", "framework": "transformers", "framework_version": version},
+                precision={"autocast": False},
+            )
+        )  # fmt: skip
+        ends.append({m.block: m.allocated_end_bytes for m in found.timeline if m.phase == "backward" and m.block is not None})
+    held = 2 * 2 * tokens * WIDTH  # input and gradient of one unit
+    old, new = (end[1] - end[4] for end in ends)
+    assert abs(old - new - 3 * held) < ROUNDING

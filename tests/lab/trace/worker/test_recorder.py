@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import register_multi_grad_hook
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
 
 from fullstep.hardware import find_card
 from fullstep.lab.trace.worker.places import Places
@@ -79,6 +81,29 @@ def viewed(x: Tensor) -> None:
     x.view(-1).reshape(256, 512).transpose(0, 1).sum().backward()
 
 
+def recomputed(x: Tensor) -> None:
+    """The gradient of a block's input is that input's, before it flows on to the block before."""
+    hidden = x * 1
+    for _ in range(4):
+        hidden = checkpoint(lambda a: torch.tanh(a * 2) + a, hidden, use_reentrant=True, preserve_rng_state=False)
+    hidden.sum().backward()
+
+
+def kept_by_its_input(x: Tensor) -> None:
+    """As FSDP1 keeps it, whose hook on the inputs of frozen units holds their node."""
+    kept: list[Any] = []
+
+    def block(a: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            kept.append(register_multi_grad_hook([a], lambda _: None))
+        return torch.tanh(a * 2) + a
+
+    hidden = x * 1
+    for _ in range(4):
+        hidden = checkpoint(block, hidden, use_reentrant=True, preserve_rng_state=False)
+    hidden.sum().backward()
+
+
 def sliced(x: Tensor) -> None:
     halves = x.chunk(2, dim=1)
     torch.cat([-halves[1], halves[0]], dim=1).sum().backward()
@@ -86,7 +111,7 @@ def sliced(x: Tensor) -> None:
 
 PROGRAMS = [
     in_two_branches, in_three_branches, into_a_gradient, kept_by_a_hook, of_an_expanded_gradient, by_a_function, gathered, scattered,
-    embedded, viewed, sliced,
+    embedded, viewed, recomputed, kept_by_its_input, sliced,
 ]  # fmt: skip
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.utils.checkpoint import checkpoint
 
 from fullstep.job import Settings
 from fullstep.lab.trace.worker.model import DTYPES
 
 Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
 """what stands around a micro-batch; argument: whether it is the step's last one"""
-
 
 
 def shard_flat(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, settings: Settings) -> tuple[nn.Module, Syncs]:
@@ -56,6 +56,24 @@ def shard_flat(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, 
         return contextlib.nullcontext() if last or layout.sync_every_micro_batch else around
 
     return wrapped, syncs
+
+
+def recompute_units(wrapped: nn.Module, blocks: Sequence[nn.Module]) -> None:
+    """Recomputes the unit of each block, with all that FSDP1 does around it, as loops over decoder layers did.
+
+    In backward the unit is entered again, and its hook on the recomputed input holds that input and its gradient until backward ends.
+    Source: torch.distributed.fsdp._runtime_utils, _register_post_backward_reshard_only_hook.
+    """
+    from torch.distributed.fsdp import FullyShardedDataParallel  # noqa: PLC0415
+
+    inside = set(map(id, blocks))
+    for unit in wrapped.modules():
+        if isinstance(unit, FullyShardedDataParallel) and id(unit.module) in inside:
+            unit.forward = partial(_recomputed, unit.forward)  # type: ignore[method-assign]
+
+
+def _recomputed(forward: Callable[..., Any], *args: Any, **keys: Any) -> Any:
+    return checkpoint(partial(forward, **keys), *args, use_reentrant=True, preserve_rng_state=False)
 
 
 def _units(model: nn.Module, blocks: Sequence[nn.Module], settings: Settings) -> Any:

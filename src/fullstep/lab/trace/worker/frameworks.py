@@ -48,9 +48,24 @@ def notes(settings: Settings) -> list[Caution]:
     asked, installed = asked_transformers(settings), version("transformers")
     if asked and version_numbers(installed)[: len(asked)] != asked:
         stated = ".".join(map(str, asked))
-        text = f"transformers {installed} was traced, not {stated}: classes and losses keep other tensors in other versions"
+        text = f"transformers {installed} was traced, not {stated}: classes keep other tensors in other versions"
         found.append(Caution("F123", text))
     return found
+
+
+def recomputes_reentrantly(settings: Settings) -> bool:
+    """Recomputation was torch's reentrant kind in transformers before 5. Source: modeling_utils.py, gradient_checkpointing_enable."""
+    asked = asked_transformers(settings)
+    return bool(asked) and asked < (5,)
+
+
+def recomputes_units(settings: Settings) -> bool:
+    """The loop over the blocks recomputed each as it called it, around what FSDP1 puts there; since 4.53 a block recomputes itself inside.
+
+    Source: transformers, modeling_llama.py until 4.52; modeling_layers.py, GradientCheckpointingLayer.
+    """
+    asked, layout, every = asked_transformers(settings), settings.layout, settings.step.activation_checkpointing
+    return bool(asked) and asked < (4, 53) and layout.is_fsdp and layout.implementation == "fsdp1" and every == "full"
 
 
 def asked_transformers(settings: Settings) -> tuple[int, ...]:

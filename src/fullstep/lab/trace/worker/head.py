@@ -11,10 +11,15 @@ from torch.nn.functional import cross_entropy
 
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.job.job import Settings
+from fullstep.lab.trace.worker.frameworks import asked_transformers
 from fullstep.lab.trace.worker.losses import CHUNKS, FusedLinearLoss, InPlaceLoss, next_labels
 from fullstep.lab.trace.worker.model import DTYPES
 
 _STANDARD = "standard"
+_CASTS_IN_THE_LOSS = (4, 46)
+"""version of transformers from which on logits are cast to float32 in the loss, where those of the model live on beside them"""
+_SHIFTS_LABELS = (4, 50)
+"""from here on labels are shifted; before, logits without the last position were copied out. Source: transformers, loss/loss_utils.py"""
 
 
 def impose_loss(model: nn.Module, head: nn.Module | None, settings: Settings) -> None:
@@ -32,11 +37,15 @@ def impose_loss(model: nn.Module, head: nn.Module | None, settings: Settings) ->
         UnsupportedError: the model has no output matrix, or one with an adapter of its own
     """
     kernel = settings.step.loss
-    if kernel == _STANDARD:
-        return
     base: Any = model
-    if kernel == "inplace":
-        base.loss_function = _in_place(settings)
+    asked = asked_transformers(settings)
+    if kernel in (_STANDARD, "inplace"):
+        if asked and asked < _CASTS_IN_THE_LOSS and head is not None:
+            _cast_at_once(_trained(model, head))
+        if kernel == "inplace":
+            base.loss_function = _in_place(settings)
+        elif asked and asked < _SHIFTS_LABELS:
+            base.loss_function = _of_shifted_logits
         return
     if head is None:
         raise UnsupportedError(_fault(kernel, "the class has no output matrix of its own"))
@@ -45,6 +54,18 @@ def impose_loss(model: nn.Module, head: nn.Module | None, settings: Settings) ->
         raise UnsupportedError(_fault(kernel, f"the output matrix is a {type(found).__name__}"))
     held = _Held(found, kernel)
     base.loss_function = _fused(held, settings) if kernel == "fused" else _chunked(held, settings)
+
+
+def _cast_at_once(head: nn.Module) -> None:
+    """Logits were cast where they are made, and nothing held the first ones. Source: transformers 4.45, modeling_llama.py."""
+    make = head.forward
+    head.forward = lambda hidden: make(hidden).float()  # type: ignore[method-assign]
+
+
+def _of_shifted_logits(logits: Tensor, labels: Tensor, *_: Any, **__: Any) -> Tensor:
+    wide = logits.float()
+    shifted = wide[..., :-1, :].contiguous()  # beside the ones that it was copied from
+    return cross_entropy(shifted.view(-1, shifted.shape[-1]), labels[..., 1:].contiguous().view(-1))
 
 
 class _Held:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from fullstep.job.job import Settings
-from fullstep.lab.trace.worker.flat_shards import Syncs, shard_flat
+from fullstep.lab.trace.worker.flat_shards import Syncs, recompute_units, shard_flat
+from fullstep.lab.trace.worker.frameworks import recomputes_units
 from fullstep.lab.trace.worker.model import DTYPES
 from fullstep.lab.trace.worker.offload import offload_shards
 from fullstep.lab.trace.worker.recorder import Recorder
@@ -96,7 +97,10 @@ def spread(model: nn.Module, blocks: Sequence[nn.Module], mesh: Mesh, settings: 
     if mesh.tensor is not None:
         cut_tensors(model, mesh.tensor)
     if settings.layout.implementation == "fsdp1" and mesh.data is not None:
-        return Spread(*shard_flat(model, blocks, mesh.data, settings))
+        wrapped, syncs = shard_flat(model, blocks, mesh.data, settings)
+        if recomputes_units(settings):
+            recompute_units(wrapped, blocks)
+        return Spread(wrapped, syncs)
     if settings.layout.is_fsdp and mesh.data is not None:
         return _fully_sharded(model, blocks, mesh.data, settings, recorder)
     if settings.layout.strategy == "ddp":

@@ -15,7 +15,7 @@ from fullstep.job.job import Settings
 from fullstep.lab.trace.front.limits import FOUR_BIT
 from fullstep.lab.trace.worker.adapters import adapter_config, config_class, give_what_it_asks_for
 from fullstep.lab.trace.worker.four_bit import quantize
-from fullstep.lab.trace.worker.frameworks import asked_transformers
+from fullstep.lab.trace.worker.frameworks import asked_transformers, recomputes_reentrantly, recomputes_units
 from fullstep.lab.trace.worker.model import DTYPES
 
 _LONGEST_REASON = 400
@@ -58,6 +58,8 @@ def apply_method(model: nn.Module, settings: Settings) -> nn.Module:
 def checkpoint_activations(model: nn.Module, blocks: Sequence[nn.Module], settings: Settings) -> None:
     """Recomputation as the worksheet says: every block, every n-th, or torch's selective form that keeps matrix products and attention.
 
+    Where the worksheet's transformers recomputed whole units of FSDP1, that is left to :func:`flat_shards.recompute_units`.
+
     Args:
         model: of transformers, or peft's around it
         blocks: its repeated blocks, in order
@@ -69,10 +71,14 @@ def checkpoint_activations(model: nn.Module, blocks: Sequence[nn.Module], settin
     every = settings.step.activation_checkpointing
     if every == "none":
         return
-    keys: dict[str, Any] = {"use_reentrant": False}
+    switch: Any = model
+    if settings.method.kind != "full":
+        switch.enable_input_require_grads()
+    if recomputes_units(settings):
+        return
+    keys: dict[str, Any] = {"use_reentrant": recomputes_reentrantly(settings) and every == "full"}
     if every == "selective":
         keys["context_fn"] = _selective
-    switch: Any = model
     try:
         if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.23
             switch.activation_checkpointing_enable(activation_checkpointing_kwargs=keys)
@@ -86,8 +92,6 @@ def checkpoint_activations(model: nn.Module, blocks: Sequence[nn.Module], settin
             for module in block.modules():
                 if hasattr(module, "gradient_checkpointing"):
                     module.gradient_checkpointing = index % every == 0  # type: ignore[assignment]
-    if settings.method.kind != "full":
-        switch.enable_input_require_grads()
 
 
 def _selective() -> Any:

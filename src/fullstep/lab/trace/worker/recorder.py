@@ -29,6 +29,8 @@ _IN_PLACE_ON_A_GPU = frozenset(
 in place"""
 _HELD_BY_CALL_ALONE = 2
 """references to a storage whose tensor only the running call holds: the tensor's own and the one through which we look"""
+_TENSOR_HELD_BY_CALL_ALONE = 4
+"""the same of the tensor: the engine's, the call's and those of our Python; one more where it is a gradient that somebody keeps"""
 _ENGINE = ("_compile.py", "eval_frame.py", "_stats.py", "contextlib.py")
 _BY_TENSOR = ("setup", "optimizer_step", "gradients_cleared")
 """phases outside forward and backward: what is made belongs to the block of its inputs"""
@@ -122,7 +124,7 @@ class Recorder(TorchDispatchMode):
         for kind in types:
             if kind.__name__ in ("DTensor", "AsyncCollectiveTensor"):
                 return NotImplemented
-        old = self._overwritten(args[0]) if func in _IN_PLACE_ON_A_GPU else None
+        old = self._overwritten(func, args[0]) if func in _IN_PLACE_ON_A_GPU else None
         out = func(*args, **kwargs)
         if distributed.paused:
             return out
@@ -185,12 +187,14 @@ class Recorder(TorchDispatchMode):
     def _block_of_release(self, record: TensorRecord) -> int:
         return record.block if self._by_tensor else self.places.here()[0].block
 
-    def _overwritten(self, first: Any) -> int | None:
+    def _overwritten(self, func: Any, first: Any) -> int | None:
         """The first argument's storage, where a GPU would write into it: autograd itself calls, and nobody else holds it."""
         if not isinstance(first, FakeTensor):
             return None
         key: int = first.untyped_storage()._cdata
         alone = torch._C._storage_Use_Count(key) == _HELD_BY_CALL_ALONE
+        if func is _aten.add.Tensor:  # a gradient; the others write into a buffer of their own
+            alone = alone and first._use_count() == _TENSOR_HELD_BY_CALL_ALONE
         return key if alone and self._storages.holds(key) and _called_by_engine() else None
 
 
