@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fullstep.api.timing import with_timing
 from fullstep.calibration import compare_with_pilot, outrank
 from fullstep.errors import Fault, InputError
 from fullstep.evidence import Evidence
@@ -17,7 +18,12 @@ def estimate(worksheet: Worksheet) -> Answer:
     Raises:
         InputError: the worksheet is at fault, or (UnsupportedError) asks for what the formulas do not cover
     """
-    return size(complete(worksheet))
+    return answer_of(complete(worksheet))
+
+
+def answer_of(job: Job) -> Answer:
+    """The whole answer to a completed job: memory, and what a step takes and sends."""
+    return with_timing(job, size(job))
 
 
 def compare(*worksheets: Worksheet) -> tuple[Answer, ...]:
@@ -35,11 +41,11 @@ def compare(*worksheets: Worksheet) -> tuple[Answer, ...]:
             faults.extend(error.faults)
     if faults:
         raise InputError(*faults)
-    return tuple(map(size, jobs))
+    return tuple(map(answer_of, jobs))
 
 
 def size(job: Job) -> Answer:
-    """The answer to a completed job, by the formulas."""
+    """Memory of a completed job, by the formulas; a search asks for no more."""
     estimated = estimate_memory(job)
     return assemble(job, estimated, estimated)
 

@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fullstep.api.answer import assemble
+from fullstep.api.timing import with_timing
 from fullstep.calibration.trace import outrank_with_trace
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.evidence import Assumption
 from fullstep.job import Job, Settings, Worksheet, complete, settings_of
 from fullstep.lab.trace import trace_step
-from fullstep.ledger import Answer
+from fullstep.ledger import Answer, Timing
 from fullstep.models import model_config
 from fullstep.physics import estimate_memory
 
 Progress = Callable[[str], None]
 """told which stage a trace has come to, in a few words"""
+
+
+_UNKNOWN = "the formulas do not cover this model"
 
 
 class Subject(NamedTuple):
@@ -81,7 +85,10 @@ def trace_subject(
     estimated = None if subject.job is None else estimate_memory(subject.job)
     settings = subject.job or subject.settings
     answer = assemble(settings, outrank_with_trace(seen, settings, estimated), estimated, seen)
-    return answer if estimated is not None else replace(answer, assumptions=(*answer.assumptions, *_unanswered(subject.uncovered)))
+    if subject.job is not None:
+        return with_timing(subject.job, answer)
+    answer = replace(answer, timing=Timing(None, None, None, (("step", _UNKNOWN), ("traffic", _UNKNOWN), ("run", _UNKNOWN))))
+    return replace(answer, assumptions=(*answer.assumptions, *_unanswered(subject.uncovered)))
 
 
 def snapshot_fault(path: Path) -> Fault | None:

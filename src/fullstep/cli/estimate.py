@@ -28,10 +28,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Answers and returns the exit code: 3 where one does not fit."""
     if arguments.jsonl:
         return _stream(arguments)
-    from fullstep.api.answer import size  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.api.answer import answer_of  # noqa: PLC0415 (after the arguments are known to be good)
 
     jobs = jobs_from(arguments)
-    answers = [size(job) for job in jobs]
+    answers = [answer_of(job) for job in jobs]
     if arguments.json:
         from fullstep.report.json import answer_as_dict, dump  # noqa: PLC0415
 

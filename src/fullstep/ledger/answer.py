@@ -11,6 +11,7 @@ from fullstep.quantities import Bounds
 
 if TYPE_CHECKING:  # both are written in terms of what stands here
     from fullstep.ledger.estimate import MemoryEstimate
+    from fullstep.ledger.time import Timing
     from fullstep.ledger.trace import Trace
 
 Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
@@ -75,6 +76,8 @@ class Answer:
     warnings: tuple[Caution, ...] = ()
     measured: dict[str, Any] = field(default_factory=dict)
     """figures of a pilot, as stated in the worksheet; they stand beside the estimate and outrank it"""
+    timing: Timing | None = None
+    """time, traffic and the run; None: not asked for, as in a search over layouts"""
     trace: Trace | None = None
     """what one step of the real model class was seen to do; ``memory`` is traced then, or measured where a pilot outranks it"""
     estimated: MemoryEstimate | None = None

@@ -9,21 +9,15 @@ from typing import Any
 from fullstep import __version__
 from fullstep.errors import InputError
 from fullstep.evidence import Assumption
-from fullstep.ledger import HOLDINGS, Answer, HostMemory, Instant, Memory
+from fullstep.ledger import HOLDINGS, Answer, HostMemory, Instant, Memory, Timing
+from fullstep.report.timing import run_as_dict, step_as_dict, traffic_as_dict
 
 SCHEMA = 1
-_LATER = {
-    "step": "the time of a step is not modelled yet",
-    "traffic": "traffic between GPUs is not modelled yet",
-    "checkpoint": "checkpoints are not sized yet",
-    "run": "needs the time of a step, which is not modelled yet",
-}
+_LATER = {"checkpoint": "checkpoints are not sized yet", "run.cost": "offers are not known yet"}
 """parts of the contract that this version does not answer, and why"""
-
-_LATER_ASSUMPTIONS = [{"key": part, "value": None, "why": why} for part, why in _LATER.items()]
+_NOT_ASKED = dict.fromkeys(("step", "traffic", "run"), "not part of this answer")
 _lean = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 _readable = json.JSONEncoder(indent=2, allow_nan=False).encode
-_LATER_TEXT = _lean(_LATER_ASSUMPTIONS)[1:-1]
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -38,31 +32,37 @@ def _assumption_text(assumption: Assumption) -> str:
 def answer_as_dict(answer: Answer) -> dict[str, Any]:
     """One answer as the contract's object."""
     document = _all_but_assumptions(answer)
-    document["assumptions"] = [{"key": key, "value": value, "why": why} for key, value, why in answer.assumptions] + _LATER_ASSUMPTIONS
+    document["assumptions"] = [{"key": key, "value": value, "why": why} for key, value, why in (*answer.assumptions, *open_parts(answer))]
     return document
+
+
+def open_parts(answer: Answer) -> list[Assumption]:
+    """Parts of the answer that are null, and why."""
+    known = _NOT_ASKED if answer.timing is None else dict(answer.timing.open)
+    return [Assumption(part, None, why) for part, why in {**known, **_LATER}.items()]
 
 
 def answer_line(answer: Answer) -> str:
     """The same object on one line, without a line end. The same defaults come again and again: each is written once and kept."""
     try:
-        assumptions = ",".join(map(_assumption_text, answer.assumptions))
+        assumptions = ",".join(map(_assumption_text, (*answer.assumptions, *open_parts(answer))))
     except TypeError:  # a value that cannot be remembered, like a list
         return _lean(answer_as_dict(answer))
-    separator = "," if assumptions else ""
-    return f'{_lean(_all_but_assumptions(answer))[:-1]},"assumptions":[{assumptions}{separator}{_LATER_TEXT}]}}'
+    return f'{_lean(_all_but_assumptions(answer))[:-1]},"assumptions":[{assumptions}]}}'
 
 
 def _all_but_assumptions(answer: Answer) -> dict[str, Any]:
+    timing = answer.timing or Timing(None, None, None, ())
     return {
         "schema": SCHEMA,
         "fullstep": __version__,
         "model": {"parameters": answer.parameters, "trainable_parameters": answer.trainable_parameters},
         "memory": _memory(answer.memory),
         "host": _host(answer.host),
-        "step": None,
-        "traffic": None,
+        "step": step_as_dict(timing.step),
+        "traffic": traffic_as_dict(timing.traffic),
         "checkpoint": None,
-        "run": None,
+        "run": run_as_dict(timing.run),
         **({"measured": {key: _comparison(row) for key, row in answer.measured.items()}} if answer.measured else {}),
         "warnings": [{"code": code, "text": text} for code, text in answer.warnings],
         **_trace(answer),

@@ -14,6 +14,7 @@ from fullstep.plan.trial import Trial
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
 from fullstep.report.text import closing_lines, memory_lines, other_lines, remedy_lines
+from fullstep.report.timing import timing_lines
 from fullstep.report.wording import VERDICTS, gib, headline, span
 
 _INK = {"nothing_fits": "red", "undecided": "yellow"}
@@ -33,6 +34,7 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     lines += memory_lines(best.answer, paper)
     lines += ["", *instants_lines(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)
+    lines += timing_lines(best.job, best.answer, paper)
     lines += card_lines(plan.options, paper) if plan.as_written.job.machine.usable_bytes is None else option_lines(plan.options[1:], paper)
     lines += remedy_lines(plan.remedies, paper)
     lines += rejection_lines(plan.rejected, paper)

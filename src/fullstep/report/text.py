@@ -10,6 +10,7 @@ from fullstep.ledger import HOLDINGS, Answer, Instant, MemoryEstimate
 from fullstep.plan.layouts import layout_words, machine_words
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
+from fullstep.report.timing import timing_lines
 from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, headline, shows, span
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def answer_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[
     lines += memory_lines(answer, paper)
     lines += ["", *instants_lines(answer, paper), ""]
     lines += other_lines(job, answer, paper)
+    lines += timing_lines(job, answer, paper)
     lines += remedy_lines(remedies, paper)
     lines += closing_lines(answer, paper)
     return paper.finish(lines)
@@ -139,7 +141,8 @@ def closing_lines(answer: Answer, paper: Paper) -> list[str]:
     for number, (code, text) in enumerate(answer.warnings):
         lines += paper.entry("Beware" if number == 0 else "", f"{text} ({code})")
     lines += assumed_lines(answer, paper)
-    lines += paper.entry("Open", "step time, traffic, checkpoint and run: not modelled yet")
+    known = dict(answer.timing.open) if answer.timing is not None else {}
+    lines += paper.entry("Open", " · ".join([*(f"{part}: {why}" for part, why in known.items()), "checkpoint and cost: not modelled yet"]))
     return lines + paper.entry("Sure?", sureness(answer))
 
 

@@ -12,6 +12,7 @@ from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper, cut, cut_front
 from fullstep.report.text import closing_lines, memory_lines, other_lines, remedy_lines, verdict_lines
 from fullstep.report.timeline import moment_words, peak_of, timeline_lines
+from fullstep.report.timing import timing_lines
 from fullstep.report.trace_json import flops_by_phase
 from fullstep.report.wording import HOLDING_WORDS, gib, headline
 
@@ -49,6 +50,7 @@ def trace_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[R
     lines += ["", *tensor_lines(trace, paper)]
     lines += ["", *module_lines(trace.modules, trace.allocated_peak_bytes, paper), ""]
     lines += other_lines(job, answer, paper)
+    lines += timing_lines(job, answer, paper)
     lines += paper.entry("FLOPs", flops_words(trace))
     lines += paper.entry("Traced", traced_words(trace))
     lines += remedy_lines(remedies, paper)

@@ -106,3 +106,9 @@ def test_fsdp1_holds_the_inputs_of_recomputed_frozen_units_and_their_gradients_u
     held = 2 * 2 * tokens * WIDTH  # input and gradient of one unit
     old, new = (end[1] - end[4] for end in ends)
     assert abs(old - new - 3 * held) < ROUNDING
+
+
+def test_a_plan_that_names_a_tied_parameter_is_refused(ask: Any) -> None:
+    config = {**SMALL, "model_type": "qwen3", "tie_word_embeddings": True}
+    answer = ask({**sheet(2, {"strategy": "fsdp", "tensor": 2}), "model": {"config": config}})
+    assert "lm_head.weight, which is tied" in answer["unsupported"][0]["found"]

@@ -38,6 +38,8 @@ def cut_tensors(model: nn.Module, mesh: DeviceMesh) -> None:
     try:
         plan = planned._resolve_parallel_plans(DistributedConfig(tp_size=ranks))[0]
         apply_tensor_parallelism(model, mesh, plan)
+    except KeyError as error:  # the class's own plan, with a parameter that is another one's
+        raise UnsupportedError(_fault(ranks, f"its plan names {error.args[0]}, which is tied to another parameter", "1")) from error
     except (ValueError, NotImplementedError) as error:
         raise UnsupportedError(_fault(ranks, str(error).strip().splitlines()[0][:200], "1")) from error
 

@@ -1,0 +1,74 @@
+"""Time, traffic and the run beside the memory of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fullstep.job import Job
+from fullstep.ledger import Answer, Run, StepTime, Timing, Traffic
+from fullstep.physics.network.collective import sent_bytes_per_gpu_per_step
+from fullstep.physics.network.fabric import fabric_of
+from fullstep.physics.network.required import required_network
+from fullstep.physics.network.traffic import step_collectives
+from fullstep.physics.timing.compute import compute_parts
+from fullstep.physics.timing.run import run_time
+from fullstep.physics.timing.step import phase_seconds, step_time, why_no_step_time
+from fullstep.quantities import Bounds
+
+
+def with_timing(job: Job, answer: Answer) -> Answer:
+    """The answer with its step's time, its traffic and its run. A pilot's figures outrank the formulas'."""
+    step = step_time(job)
+    if step is not None or "step_seconds" in job.measured:
+        step = _outranked(step, job)
+    run = None if step is None else run_time(job, step.seconds)
+    return replace(answer, timing=Timing(step, traffic_of(job), run, tuple(_open(job, step, run))))
+
+
+def traffic_of(job: Job) -> Traffic:
+    """Bytes that one GPU sends per optimizer step, and the network that this needs between nodes."""
+    collectives = step_collectives(job)
+    sent = sent_bytes_per_gpu_per_step(collectives)
+    parts = compute_parts(job)
+    rate, why = (Bounds.exact(0.0), "") if job.machine.nodes == 1 else (None, why_no_step_time(job))
+    if job.machine.nodes > 1 and parts is not None:
+        needed = required_network(collectives, fabric_of(job), phase_seconds(job, parts))
+        rate, why = needed.gbit_s_per_node, needed.why
+    return Traffic(
+        evidence="estimated", inside_node_bytes=sent.inside_node, between_nodes_bytes=sent.between_nodes,
+        required_gbit_s_per_node=rate, why_no_rate=why,
+    )  # fmt: skip
+
+
+def _outranked(step: StepTime | None, job: Job) -> StepTime | None:
+    """A step as it was measured; its parts stay estimated and are left out, since they would not add up."""
+    measured: Mapping[str, float] = job.measured
+    if step is None:
+        return None
+    if "exposed_communication_fraction" in measured:
+        step = replace(step, exposed_communication_fraction=Bounds.exact(measured["exposed_communication_fraction"]))
+    if "step_seconds" not in measured:
+        return step
+    seconds = measured["step_seconds"]
+    scale = step.seconds.likely / seconds
+    utilization = step.model_flops_utilization
+    return replace(
+        step,
+        evidence="measured",
+        seconds=Bounds.exact(seconds),
+        tokens_per_second_per_gpu=Bounds.exact(step.tokens_per_second_per_gpu.likely * scale),
+        model_flops_utilization=None if utilization is None else Bounds.exact(utilization.likely * scale),
+        parts=(),
+    )
+
+
+def _open(job: Job, step: StepTime | None, run: Run | None) -> list[tuple[str, str]]:
+    """Parts that stay open, with their reason."""
+    found: list[tuple[str, str]] = []
+    if step is None:
+        found.append(("step", why_no_step_time(job)))
+    if run is None:
+        found.append(("run", "the time of a step is not known" if step is None else "no data set is stated"))
+    return found
+

@@ -1,0 +1,66 @@
+"""What an optimizer step takes, what it sends, and what the whole run takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from fullstep.evidence import Evidence
+from fullstep.quantities import Bounds
+
+BoundBy = Literal["compute", "memory", "launch", "pcie", "network", "bubble"]
+
+
+class StepPart(NamedTuple):
+    """A part of one optimizer step [s]; the parts add up to the step."""
+
+    what: str
+    seconds: Bounds
+    bound_by: BoundBy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """One optimizer step of the slowest rank. Tokens are useful ones: padding does not count."""
+
+    evidence: Evidence
+    seconds: Bounds
+    tokens_per_second_per_gpu: Bounds
+    model_flops_utilization: Bounds | None
+    """share of the card's dense peak, without recomputation and with half of the attention scores; None: no peak is known"""
+    exposed_communication_fraction: Bounds
+    bound_by: BoundBy
+    """what most of the likely time is spent on"""
+    parts: tuple[StepPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What one GPU sends per optimizer step [bytes], and the line rate that a node needs [Gbit/s]."""
+
+    evidence: Evidence
+    inside_node_bytes: float
+    between_nodes_bytes: float
+    required_gbit_s_per_node: Bounds | None
+    """so that exposed communication stays under a tenth of the step; 0: no network is needed; None: not known, or none is enough"""
+    why_no_rate: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """All optimizer steps of the job."""
+
+    optimizer_steps: int
+    seconds: Bounds
+    evaluation_seconds: Bounds
+    """part of ``seconds``"""
+
+
+class Timing(NamedTuple):
+    """What is known of time; ``open`` says why a part is not."""
+
+    step: StepTime | None
+    traffic: Traffic | None
+    run: Run | None
+    open: tuple[tuple[str, str], ...]
+    """(part of the answer, reason)"""

@@ -1,0 +1,103 @@
+"""A step put together: parts that add up, the bubble, what is waited for, and what it says of the machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fullstep.job import Job, complete, worksheet_from_mapping
+from fullstep.physics.timing.compute import compute_parts, compute_seconds, part_seconds
+from fullstep.physics.timing.flops import model_flops
+from fullstep.physics.timing.run import evaluation_seconds, optimizer_steps, run_time
+from fullstep.physics.timing.step import step_time, why_no_step_time
+from fullstep.quantities import Bounds
+
+
+def job(**sections: Any) -> Job:
+    table = {"model": {"name": "meta-llama/Llama-3.1-8B"}, "machine": {"gpu": "H100-SXM", "gpus": 8}, **sections}
+    return complete(worksheet_from_mapping(table))
+
+
+def test_parts_add_up_to_the_step() -> None:
+    step = step_time(job(batch={"accumulation": 4}))
+    assert step is not None
+    for end in range(3):
+        assert sum(part.seconds[end] for part in step.parts) == pytest.approx(step.seconds[end])
+    assert step.seconds.low <= step.seconds.likely <= step.seconds.high
+
+
+def test_on_one_gpu_a_step_is_what_it_computes() -> None:
+    single = job(machine={"gpu": "H200-SXM"})
+    step = step_time(single)
+    computed = compute_seconds(single)
+    assert step is not None and computed is not None
+    assert step.seconds == pytest.approx(computed)
+    assert step.exposed_communication_fraction == Bounds(0, 0, 0)
+
+
+def test_a_pipeline_idles_for_a_micro_batch_of_each_further_stage() -> None:
+    """Four stages, eight micro-batches: (4 - 1) * (forward + backward). Narayanan et al. 2021, section 2.2.1."""
+    piped = job(batch={"accumulation": 8}, layout={"strategy": "ddp", "pipeline": 4})
+    parts, step = compute_parts(piped), step_time(piped)
+    assert parts is not None and step is not None
+    micro = part_seconds(parts, "forward") + part_seconds(parts, "backward")
+    (bubble,) = (part.seconds for part in step.parts if part.bound_by == "bubble")
+    assert bubble == pytest.approx([3 * end for end in micro])
+
+
+def test_tokens_and_utilization_by_hand() -> None:
+    """Two rows of 4,096 on each of 8 GPUs, half of each row useful: 4,096 useful tokens a GPU and step."""
+    padded = job(batch={"sequence_tokens": 4096, "micro_batch": 2, "packed": False, "mean_sample_tokens": 2048})
+    step = step_time(padded)
+    assert step is not None and step.model_flops_utilization is not None
+    assert step.tokens_per_second_per_gpu.likely == pytest.approx(4096 / step.seconds.likely)
+    assert step.tokens_per_second_per_gpu.low == pytest.approx(4096 / step.seconds.high)
+    assert step.model_flops_utilization.likely == pytest.approx(model_flops(padded) / 989.4e12 / step.seconds.likely, rel=0.01)
+
+
+def test_what_is_not_known_is_named() -> None:
+    several = job(machine={"gpu": "H100-SXM", "gpus": 8, "nodes": 2})
+    assert step_time(several) is None
+    assert "machine.network_gbit_s is not stated" in why_no_step_time(several)
+    nowhere = complete(worksheet_from_mapping({"model": {"name": "meta-llama/Llama-3.1-8B"}}))
+    assert step_time(nowhere) is None and why_no_step_time(nowhere) == "the worksheet names no GPU"
+
+
+def test_a_slow_network_is_what_most_of_the_time_goes_to() -> None:
+    slow = step_time(job(machine={"gpu": "H100-SXM", "gpus": 8, "nodes": 2, "network_gbit_s": 10}))
+    fast = step_time(job(machine={"gpu": "H100-SXM", "gpus": 8, "nodes": 2, "network_gbit_s": 3200, "rdma": True}))
+    assert slow is not None and fast is not None
+    assert slow.bound_by == "network" and slow.exposed_communication_fraction.likely > 0.9
+    assert fast.bound_by == "compute" and fast.seconds.likely < slow.seconds.likely / 10
+
+
+@pytest.mark.parametrize(
+    ("data", "batch", "steps"),
+    [
+        ({"tokens": 4.0e8, "epochs": 3}, {"sequence_tokens": 4096, "global_rows": 32}, 9156),  # 1.2e9 / (32 * 4096) = 9155.3
+        ({"steps": 100, "epochs": 2}, {}, 200),
+        ({"examples": 1000}, {"global_rows": 32, "packed": False}, 32),  # 31.25
+        ({"examples": 1000}, {"global_rows": 8, "sequence_tokens": 2048, "mean_sample_tokens": 512}, 32),  # four in a row
+        ({"tokens": 1e6}, {"global_rows": 8, "packed": False, "mean_sample_tokens": 500}, 250),
+    ],
+)
+def test_steps_of_the_data(data: dict[str, Any], batch: dict[str, Any], steps: int) -> None:
+    assert optimizer_steps(job(data=data, batch=batch)) == steps
+
+
+def test_without_data_there_is_no_run() -> None:
+    assert run_time(job(), Bounds(1, 2, 3)) is None
+
+
+def test_a_run_is_its_steps_and_evaluations() -> None:
+    """100 steps, evaluated every 25: four passes of 160 rows, on 8 ranks with 2 rows at once 10 batches each; a forward takes half more
+    rows at once twice as long."""
+    evaluated = job(data={"steps": 100}, evaluation={"every_steps": 25, "rows": 160, "micro_batch": 2})
+    parts = compute_parts(evaluated)
+    assert parts is not None
+    forward = part_seconds(parts, "forward")
+    assert evaluation_seconds(evaluated, 100) == pytest.approx([4 * 10 * 2 * end for end in forward])
+    found = run_time(evaluated, Bounds(1, 2, 3))
+    assert found is not None and found.optimizer_steps == 100
+    assert found.seconds.likely == pytest.approx(200 + 80 * forward.likely)
