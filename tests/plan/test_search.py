@@ -301,3 +301,13 @@ def test_without_a_card_and_nothing_fits(sheet: Sheet) -> None:
     for remedy in found.remedies:
         assert remedy.changes["machine.gpu"] in {card.key for card in all_cards()}
         assert by_hand(state_gib=10_000)(complete(edit(found.as_written.worksheet, remedy.changes))).memory.verdict == "fits"
+
+
+def test_degrees_that_are_written_leave_fewer_data_parallel_ranks(sheet: Sheet, size: Size) -> None:
+    """Eight GPUs cut in two: four ranks, among which the rows are divided."""
+    found = plan(sheet(layout={"strategy": "fsdp", "tensor": 2}, batch={"global_rows": 8}), size)
+    assert found.options
+    for trial in found.options:
+        job = trial.job
+        assert (job.layout.tensor, job.layout.data_parallel) == (2, 4)
+        assert job.batch.micro_batch * job.batch.accumulation * 4 == 8

@@ -69,14 +69,19 @@ def strategies_for(job: Job, nodes: int) -> list[str]:
 
     layer_split is tried only where it is written. One GPU needs no sharding, but ZeRO is how optimizers are offloaded there.
     """
-    gpus = job.machine.gpus * nodes
-    names = {"single", "zero2", "zero3"} if gpus == 1 else set(LAYOUTS) - {"single", "layer_split", "hsdp"}
+    names = {"single", "zero2", "zero3"} if ranks_on(job, nodes) == 1 else set(LAYOUTS) - {"single", "layer_split", "hsdp"}
     if nodes > 1 and job.machine.gpus > 1:
         names.add("hsdp")
     names &= _OFFERED.get(job.step.framework, frozenset(LAYOUTS))
     if nodes == job.machine.nodes:
         names.add(job.layout.strategy)
     return [name for name in LAYOUTS if name in names]
+
+
+def ranks_on(job: Job, nodes: int) -> int:
+    """Data-parallel ranks on that many nodes of the job's machine: its GPUs by the degrees in which it is cut."""
+    layout = job.layout
+    return max(1, job.machine.gpus * nodes // (layout.tensor * layout.pipeline * layout.context))
 
 
 def search_machine(bench: Workbench, nodes: int) -> Found:
@@ -143,7 +148,7 @@ def keeps_training(first: Job, second: Job) -> bool:
 def _search_layout(bench: Workbench, changes: Changes, nodes: int, strategy: str) -> Found:
     """One layout: its levels of savers from the fastest on, each with its largest micro-batch."""
     written = bench.as_written.job
-    ranks = 1 if strategy in ("single", "layer_split") else written.machine.gpus * nodes
+    ranks = 1 if strategy in ("single", "layer_split") else ranks_on(written, nodes)
     rows = written.batch.micro_batch * written.batch.accumulation * written.layout.data_parallel
     splits = row_splits(rows, ranks, written, bench)
     words = strategy_words(strategy, written.machine.gpus * nodes)
