@@ -45,10 +45,14 @@ def test_traced_counters_with_their_bounds() -> None:
     assert got.instants == TRACE.instants and got.peak_at == "second_forward"
 
 
-def test_a_stand_in_is_trusted_less() -> None:
-    got = outrank_with_trace(TRACE._replace(notes=(Caution("F123", "another class"),)), job(), None)
-    assert [end / GIB for end in got.allocated] == pytest.approx([18.75, 25, 27.5])
-    assert [end / GIB for end in got.reserved] == pytest.approx([21, 28, 30.8])
+@pytest.mark.parametrize(
+    ("code", "allocated", "reserved"),
+    [("F123", [24.25, 25, 26.25], [26.04, 28, 36.4]), ("F125", [23.75, 25, 35.0], [26.6, 28, 39.2])],
+)
+def test_a_trace_of_other_classes_is_trusted_less(code: str, allocated: list[float], reserved: list[float]) -> None:
+    got = outrank_with_trace(TRACE._replace(notes=(Caution(code, "another class"),)), job(), None)
+    assert [end / GIB for end in got.allocated] == pytest.approx(allocated)
+    assert [end / GIB for end in got.reserved] == pytest.approx(reserved)
 
 
 def test_what_a_trace_does_not_see_stays_estimated() -> None:

@@ -7,6 +7,7 @@ loading, evaluation, saving and the host.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +18,8 @@ from fullstep.physics.memory.cautions import memory_cautions
 from fullstep.physics.memory.counters import on_the_card
 from fullstep.quantities import GIB, Bounds
 
-_STAND_IN = "F123"
-"""the caution of a trace in which other classes, versions or kernels than the worksheet's took part"""
+_OTHER_VERSION, _OWN_CLASSES = "F123", "F125"
+"""cautions of a trace of other classes than the worksheet's"""
 
 
 class Spread(NamedTuple):
@@ -41,8 +42,19 @@ class TraceTrust(NamedTuple):
 
     allocated: Spread
     reserved: Spread
-    stand_in: Spread
-    """both counters, where the traced program was not quite the worksheet's (F123)"""
+    other_version: Spread
+    """allocated, where another version of the classes was traced (F123)"""
+    other_version_reserved: Spread
+    own_classes: Spread
+    """both counters, where the framework's own classes were not traced (F125)"""
+
+    def of(self, notes: Collection[str]) -> tuple[Spread, Spread]:
+        """(allocated, reserved) of a trace with these cautions."""
+        if _OWN_CLASSES in notes:
+            return self.own_classes, self.own_classes
+        if _OTHER_VERSION in notes:
+            return self.other_version, self.other_version_reserved
+        return self.allocated, self.reserved
 
 
 @cache
@@ -63,10 +75,9 @@ def outrank_with_trace(trace: Trace, settings: Settings, estimate: MemoryEstimat
         estimate: [bytes] by the formulas, for what a trace does not see; None: they do not know the model. Its other peaks are
             unknown then, and of the host only what the ranks of a node offload is counted
     """
-    trust = trace_trust()
-    stands_in = any(note.code == _STAND_IN for note in trace.notes)
-    allocated = (trust.stand_in if stands_in else trust.allocated).around(trace.allocated_peak_bytes)
-    replayed = (trust.stand_in if stands_in else trust.reserved).around(max(trace.reserved_peak_bytes, trace.allocated_peak_bytes))
+    of_allocated, of_reserved = trace_trust().of({note.code for note in trace.notes})
+    allocated = of_allocated.around(trace.allocated_peak_bytes)
+    replayed = of_reserved.around(max(trace.reserved_peak_bytes, trace.allocated_peak_bytes))
     reserved = replayed._replace(low=max(replayed.low, allocated.low))
     found = on_the_card(settings, allocated, reserved)
     return MemoryEstimate(

@@ -125,14 +125,19 @@ CAUTIONS: dict[str, CautionKind] = {
         " so the whole model was traced instead: the figures are as good, it only took longer.",
     ),
     "F123": CautionKind(
-        "A stand-in took part in the trace",
-        "A kernel or class that cannot run on fake tensors was replaced by one with the same tensors: shapes, dtypes and lifetimes are"
-        " those of its source, which the trace then shows like any other.",
+        "Another version of the classes was traced",
+        "The trace runs the classes of the installed transformers. Of older ones it knows the loss and the recomputation, and makes them"
+        " so; other differences it does not see. Install the version that you train with to be sure.",
     ),
     "F124": CautionKind(
         "The trace lies outside the estimate's bounds",
         "The trace counts what the installed class does and outranks the formulas; the table shows where they part. Often the class does"
         " otherwise in another version than the one that the formulas describe. If you rely on the estimate for this model, report it.",
+    ),
+    "F125": CautionKind(
+        "Classes of transformers were traced in the place of a framework's own",
+        "torchtune, torchtitan, litgpt and Megatron have model classes of their own, which keep other tensors for backward. The trace shows"
+        " the class of transformers; the formulas know habits of these frameworks and may be nearer.",
     ),
     "F200": CautionKind(
         "An option of the plan was not traced",

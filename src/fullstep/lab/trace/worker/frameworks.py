@@ -44,7 +44,7 @@ def notes(settings: Settings) -> list[Caution]:
     found = []
     if step.framework in OWN_CLASSES:
         text = f"{step.framework} has model classes of its own: that of transformers was traced in their place"
-        found.append(Caution("F123", text))
+        found.append(Caution("F125", text))
     asked, installed = asked_transformers(settings), version("transformers")
     if asked and version_numbers(installed)[: len(asked)] != asked:
         stated = ".".join(map(str, asked))
