@@ -124,7 +124,7 @@ def _traces(cases: Sequence[Case], outcome: Outcome) -> str:
     estimated = {(score.case.name, score.counter): score.estimated_bytes.likely for score in outcome.scores}
     peaks = traced_peaks()
     scores = score_traces(estimated, peaks, cases)
-    refused = Counter(peak.refused.partition(",")[0].partition(" with ")[0] for peak in peaks.values() if peak.refused)
+    refused = Counter(peak.refused.partition(":")[0] for peak in peaks.values() if peak.refused)
     head = ("source", "counter", "peaks", "estimates' mean error", "traces' mean error", "trace, worst under", "trace, worst over")
     why = "; ".join(f"{text} ({count})" for text, count in refused.most_common())
     runs = len({score.case.name for score in scores})

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
+from torch.utils.checkpoint import CheckpointError
 
 from fullstep.errors import Fault, FullstepError, InputError, UnsupportedError
 from fullstep.lab.trace.worker.model import FLASH, LAYER_COUNTS
@@ -199,6 +200,9 @@ def faults_of_class(model: nn.Module) -> Iterator[None]:
         yield
     except FullstepError:
         raise
+    except CheckpointError as error:
+        found = f"of this program torch refuses, since it meets other tensors than forward did: {_in_one_line(error)}"
+        raise UnsupportedError(Fault("step.activation_checkpointing", found, "none", "Or precision.autocast = true.")) from error
     except Exception as error:
         at = _line_of_class(error)
         if at is None:
