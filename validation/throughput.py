@@ -74,7 +74,7 @@ class Score(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """All timed rows."""
+    """All timed rows. A row that is in both files counts once, as the clusters' file has it."""
     found = [_cluster_case(json.loads(line)) for line in CASES.read_text(encoding="utf-8").splitlines()]
     for path in sorted((HERE / "cases").glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -82,7 +82,7 @@ def cases() -> list[Case]:
             measured = row["measured"]
             if measured.get("seconds_per_optimizer_step") or measured.get("tokens_per_second_per_gpu"):
                 found.append(_memory_case(row))
-    return found
+    return list({case.name: case for case in reversed(found)}.values())[::-1]
 
 
 def _job(mapping: dict[str, object]) -> tuple[Job | None, str]:
