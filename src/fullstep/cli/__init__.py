@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "estimate": "one worksheet exactly as written; two are compared; --jsonl answers thousands",
     "largest": "the largest micro-batch, row length, rank or model that fits",
     "trace": "one full step of the real model class, no GPU, no weights; needs the extra lab",
+    "data": "a data set's lengths of rows, and what padding and packing make of them",
     "init": "a blank worksheet, every key explained",
 }
 _TOP_HELP = """usage: fullstep COMMAND [WORKSHEET] [options]
