@@ -98,7 +98,9 @@ class Arrow(_Batched):
             total = max(1, source.size() if stream else reader.num_record_batches)
             for number, batch in enumerate(reader if stream else map(reader.get_batch, range(total)), 1):
                 self.share_read = (source.tell() if stream else number) / total
-                yield batch.select(columns)
+                chosen = batch.select(columns)
+                chosen.validate(full=True)  # offsets that lead out of the file would end the process
+                yield chosen
 
     def _source(self) -> Any:
         return library("pyarrow", self.name, "which reads Arrow").memory_map(self.name)

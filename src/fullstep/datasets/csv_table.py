@@ -44,7 +44,7 @@ class CsvTable(Table):
                 if len(record) == len(names):
                     yield Row(number, dict(zip(names, record, strict=True)))
                 elif record:
-                    found, allowed = f"{len(record)} fields", f"{len(names)}, one for each column"
+                    found, allowed = f"{len(record)} field{'s' if len(record) > 1 else ''}", f"{len(names)}, one for each column"
                     faults.add(Fault(self.where(number), found, allowed, "Quote fields that hold the separator."))
 
     def _header(self, records: Any) -> list[str]:
@@ -64,9 +64,9 @@ class CsvTable(Table):
                 yield records, disk
             except csv.Error as error:
                 found = f"no CSV: {str(error)[:120]}"
-                raise InputError(Fault(self.where(records.line_num), found, "fields that are quoted as a whole")) from None
+                raise InputError(Fault(self.where(max(1, records.line_num)), found, "fields that are quoted as a whole")) from None
             except UnicodeDecodeError as error:
                 found = f"no UTF-8 text after this line (byte {error.object[error.start]:#04x})"
-                raise InputError(Fault(self.where(records.line_num), found, "UTF-8 text")) from None
+                raise InputError(Fault(self.where(max(1, records.line_num)), found, "UTF-8 text")) from None
             finally:
                 text.detach()

@@ -43,6 +43,10 @@ class Form(NamedTuple):
         return self.required + self.optional
 
 
+_MESSAGE = "a message with role and content, or from and value, which is a text or a list of parts"
+_NOTHING = object()
+
+
 class _NotThisError(Exception):
     """What stands in a column is nothing that can be trained on: column, found, allowed."""
 
@@ -84,6 +88,8 @@ def content_of(form: Form, values: Mapping[str, Any], where: str) -> Content | F
     except _NotThisError as error:
         column, found, allowed = error.args
         return Fault(f"{where}: {column}", found, allowed)
+    except RecursionError:
+        return Fault(where, "nested too deeply", "texts, messages or token ids")
 
 
 def _column(form: Form, values: Mapping[str, Any]) -> Content:
@@ -163,31 +169,26 @@ def _of_messages(column: str, messages: Sequence[Any]) -> Content:
     other = 0
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict):
-            raise _NotThisError(f"{column}[{number}]", f"{message!r:.40}", "a message with role and content, or from and value")
-        key = next((key for key in ("content", "value") if key in message), None)
-        if key is None and not message.get("tool_calls"):
-            keys = ", ".join(map(str, message))[:80]
-            raise _NotThisError(f"{column}[{number}]", f"a message with the keys {keys or '(none)'}", "role and content, or from and value")
-        texts, others = _of_message(f"{column}[{number}]", message.get(key or ""))
-        other += others
-        pieces.extend(texts)
+            raise _NotThisError(f"{column}[{number}]", f"{message!r:.40}", _MESSAGE)
+        content = message.get("content", message.get("value", _NOTHING))
+        if isinstance(content, str):
+            pieces.append(content)
+        elif isinstance(content, list):
+            texts = [text for part in content if (text := _text_of_part(part)) is not None]
+            pieces += texts
+            other += len(content) - len(texts)
+        elif content is not None and not (content is _NOTHING and message.get("tool_calls")):
+            keys = f"the keys {', '.join(map(str, message))[:80] or '(none)'}"
+            raise _NotThisError(f"{column}[{number}]", keys if content is _NOTHING else f"{content!r:.40}", _MESSAGE)
         if message.get("tool_calls"):
-            pieces.append(json.dumps(message["tool_calls"], ensure_ascii=False))
-    return Content(tuple(pieces), messages=len(messages), other_parts=other)
+            pieces.append(json.dumps(message["tool_calls"], ensure_ascii=False, default=str))
+    return Content(tuple(pieces), len(messages), 0, other)
 
 
-def _of_message(column: str, content: Any) -> tuple[list[str], int]:
-    """Texts of one message, and how many parts of it are none."""
-    if content is None or isinstance(content, str):
-        return [content or ""], 0
-    if not isinstance(content, list) or not all(isinstance(part, (str, dict)) for part in content):
-        raise _NotThisError(column, f"{content!r:.40}", "a text, or a list of parts")
-    texts: list[str] = []
-    for part in content:
-        text = part if isinstance(part, str) else part.get("text")
-        if isinstance(text, str):
-            texts.append(text)
-    return texts, len(content) - len(texts)
+def _text_of_part(part: Any) -> str | None:
+    """The text of one part of a message; None: it is an image or the like."""
+    text = part.get("text") if isinstance(part, dict) else part
+    return text if isinstance(text, str) else None
 
 
 def _listed(columns: Iterable[str]) -> str:

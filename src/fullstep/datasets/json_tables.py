@@ -89,12 +89,12 @@ class JsonArray(Table):
                         raise JSONDecodeError("Expecting ',' delimiter", text.buffer, at)
                     value, end = decode(text.buffer, at)
                 except (ValueError, RecursionError) as error:
-                    if not _may_be_cut(error, len(text.buffer)):
+                    if not isinstance(error, JSONDecodeError) or not _may_be_cut(error, len(text.buffer)):
                         raise self._broken(error, number + 1) from None
                     if len(text.buffer) - at > LARGEST_ROW_BYTES:
                         raise too_long(self.where(number + 1)) from None
                     if not text.more(at):
-                        raise self._broken(error, number + 1, ended=True) from None
+                        raise self._broken(error, number + 1, ended=_is_open(error) or not text.buffer[error.pos - at :].strip()) from None
                     at = 0
                     continue
                 number, at, after_element = number + 1, end, True
@@ -133,11 +133,14 @@ def _first_sign(text: str, at: int) -> int:
     return found.start() if found else len(text)
 
 
-def _may_be_cut(error: Exception, length: int) -> bool:
-    """Whether more text may mend it: it stands at the very end, or a string is open."""
-    if not isinstance(error, JSONDecodeError):
-        return False
-    return error.msg.startswith("Unterminated string") or error.pos >= length - _LONGEST_SIGN
+def _is_open(error: JSONDecodeError) -> bool:
+    """A text that does not end."""
+    return error.msg.startswith("Unterminated string")
+
+
+def _may_be_cut(error: JSONDecodeError, length: int) -> bool:
+    """Whether more text may mend it: it stands at the very end, or a text is open."""
+    return _is_open(error) or error.pos >= length - _LONGEST_SIGN
 
 
 def _reason(error: Exception) -> str:
