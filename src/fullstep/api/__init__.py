@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fullstep.api.answer import compare as compare
     from fullstep.api.answer import estimate as estimate
+    from fullstep.api.data import profile_data as profile_data
     from fullstep.api.search import largest as largest
     from fullstep.api.search import plan as plan
     from fullstep.api.traced import trace as trace
@@ -22,13 +23,14 @@ _HOMES = {
     "estimate": "fullstep.api.answer",
     "largest": "fullstep.api.search",
     "plan": "fullstep.api.search",
+    "profile_data": "fullstep.api.data",
     "read_worksheet": "fullstep.job",
     "trace": "fullstep.api.traced",
     "worksheet_from_mapping": "fullstep.job",
 }
 """where each function lives: it is imported when it is first asked for, so that an estimate does not load the search"""
 
-__all__ = ["compare", "estimate", "largest", "plan", "read_worksheet", "trace", "worksheet_from_mapping"]
+__all__ = ["compare", "estimate", "largest", "plan", "profile_data", "read_worksheet", "trace", "worksheet_from_mapping"]
 
 
 def __getattr__(name: str) -> Any:
