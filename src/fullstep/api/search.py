@@ -11,7 +11,6 @@ from fullstep.plan.largest import Largest, Vary
 from fullstep.plan.largest import largest as find_largest
 from fullstep.plan.search import Plan
 from fullstep.plan.search import plan as search
-from fullstep.plan.trial import Trial
 
 
 def plan(worksheet: Worksheet, *, trace: bool = False, progress: Callable[[str], None] | None = None) -> Plan:
@@ -27,12 +26,12 @@ def plan(worksheet: Worksheet, *, trace: bool = False, progress: Callable[[str],
         InputError: the worksheet is at fault, or torch and its libraries are to trace and are not installed
     """
     if not trace:
-        return _timed(search(worksheet, size))
+        return search(worksheet, size, with_timing)
     from fullstep.api.witness import require_libraries, trace_trials  # noqa: PLC0415 (only a trace needs the lab)
     from fullstep.plan.confirm import confirmed  # noqa: PLC0415
 
     require_libraries()
-    return _timed(confirmed(search(worksheet, size), lambda trials: trace_trials(trials, progress)))
+    return confirmed(search(worksheet, size, with_timing), lambda trials: trace_trials(trials, progress))
 
 
 def largest(worksheet: Worksheet, vary: Vary) -> Largest:
@@ -42,16 +41,8 @@ def largest(worksheet: Worksheet, vary: Vary) -> Largest:
         InputError: the worksheet is at fault, names no GPU, or has no rank to vary
     """
     found = find_largest(worksheet, vary, size, _models() if vary == "model" else ())
-    return found if found.trial is None else found._replace(trial=_with_timing(found.trial))
-
-
-def _timed(found: Plan) -> Plan:
-    """What is shown gets its time; the search did without."""
-    return found._replace(as_written=_with_timing(found.as_written), options=[_with_timing(trial) for trial in found.options])
-
-
-def _with_timing(trial: Trial) -> Trial:
-    return trial._replace(answer=with_timing(trial.job, trial.answer))
+    trial = found.trial
+    return found if trial is None else found._replace(trial=trial._replace(answer=with_timing(trial.job, trial.answer)))
 
 
 def _models() -> list[tuple[str, int]]:

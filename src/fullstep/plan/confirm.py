@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from fullstep.ledger import Answer, Caution
 from fullstep.plan.market import card_order
-from fullstep.plan.ranking import rank
+from fullstep.plan.overall import overall
+from fullstep.plan.ranking import ordered
 from fullstep.plan.rejections import rejection_of
-from fullstep.plan.search import Plan, option_words, overall
+from fullstep.plan.search import Plan, option_words
 from fullstep.plan.trial import Trial
 
 Witness = Callable[[Sequence[Trial]], Sequence[Answer]]
@@ -29,17 +30,18 @@ def confirmed(plan: Plan, witness: Witness) -> Plan:
         witness: traces
     """
     options, out = list(plan.options), []
-    order = rank if plan.as_written.job.machine.usable_bytes is not None else card_order
+    named = plan.as_written.job.machine.usable_bytes is not None
     asked = 0
     while new := [place for place, trial in enumerate(options[:SHOWN]) if not _asked(trial)][: MOST - asked]:
         asked += len(new)
         for place, answer in zip(new, witness([options[place] for place in new]), strict=True):
             options[place] = options[place]._replace(answer=answer)
         out += [trial for trial in options if trial.verdict == "does_not_fit"]
-        options = sorted((trial for trial in options if trial.verdict != "does_not_fit"), key=order)
+        left = [trial for trial in options if trial.verdict != "does_not_fit"]
+        options = ordered(left) if named else sorted(left, key=card_order)
     as_written = next((trial for trial in (*options, *out) if not trial.changes), plan.as_written)
     return plan._replace(
-        verdict=overall(as_written, options, plan.remedies),
+        verdict=overall(as_written, options, plan.remedies, plan.aside),
         as_written=as_written,
         options=options,
         rejected=[*(rejection_of(f"{option_words(trial)}, traced", trial, options) for trial in out), *plan.rejected],

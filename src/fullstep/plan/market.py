@@ -11,23 +11,29 @@ from fullstep.job import Job
 from fullstep.plan.candidates import LAYOUT_DETAILS, Found, RuledOut, as_written_level, batch_changes, row_splits
 from fullstep.plan.ranking import rank
 from fullstep.plan.savers import LEVELS, Changes, free_savers, level_changes
+from fullstep.plan.timer import Timer
 from fullstep.plan.trial import Refusal, Trial, Workbench, verdict_order
 
 COUNTS = (1, 2, 4, 8)
 """GPUs of a node as they are usually sold"""
+_RECOMPUTED = 0.25
+"""share of the work that full recomputation adds: a second forward to one forward and a backward of two"""
 
 
-def search_cards(bench: Workbench) -> Found:
-    """Each card with its smallest count that fits (or is tight), fewest GPUs and least memory first; the others are ruled out."""
+def search_cards(bench: Workbench, timer: Timer) -> Found:
+    """Each card with its smallest count that fits (or is tight) and ends in time, fewest GPUs and least memory first.
+
+    The others are ruled out, but for those that only end too late: they are timed and sorted by :func:`card_order` as well.
+    """
     found = Found([], [])
     able = able_cards(bench.as_written.job)
     without = [card for card in all_cards() if card not in able]
     if without:
         found.ruled_out.append(_without_bf16(without))
     for card in able:
-        tried = _counts_of(bench, card)
+        tried = _counts_of(bench, card, timer)
         sized = [trial for trial in tried if isinstance(trial, Trial)]
-        chosen = min(sized, key=lambda trial: verdict_order(trial.verdict), default=None)
+        chosen = min(sized, key=_promise, default=None)
         if chosen is not None and chosen.verdict != "does_not_fit":
             found.trials.append(chosen)
         else:
@@ -59,14 +65,32 @@ def enough_bytes(options: Sequence[Trial]) -> int | None:
     return min((card.total_bytes for card in enough if card is not None and card.total_bytes > short), default=None)
 
 
-def _counts_of(bench: Workbench, card: Card) -> list[Trial | Refusal]:
-    """The best on 1, 2, 4 and 8 of a card, up to the first count that fits."""
+def _promise(trial: Trial) -> tuple[int, bool, float]:
+    """The first count that fits and ends in time before others; of those that fit and do not, the one that ends first."""
+    late = trial.may_be_late
+    ends = trial.ending.seconds.likely if late and trial.ending is not None and trial.ending.seconds is not None else 0.0
+    return verdict_order(trial.verdict), late, ends
+
+
+def _counts_of(bench: Workbench, card: Card, timer: Timer) -> list[Trial | Refusal]:
+    """The best on 1, 2, 4 and 8 of a card, up to the first count that fits and ends in time."""
     tried: list[Trial | Refusal] = []
     for gpus in COUNTS if bench.may_change("machine.gpus") else (bench.as_written.job.machine.gpus,):
-        tried.append(_best_on(bench, card, gpus))
-        if isinstance(tried[-1], Trial) and tried[-1].fits:
+        if tried and _hopeless(tried[-1], gpus):
+            continue
+        best = _best_on(bench, card, gpus)
+        tried.append(timer(best) if isinstance(best, Trial) and best.verdict != "does_not_fit" else best)
+        if isinstance(tried[-1], Trial) and tried[-1].fits and not tried[-1].may_be_late:
             break
     return tried
+
+
+def _hopeless(fewer: Trial | Refusal, gpus: int) -> bool:
+    """So many GPUs would end too late even if they divided the low bound perfectly and recomputed nothing (a quarter of the work)."""
+    ending = fewer.ending if isinstance(fewer, Trial) else None
+    if not isinstance(fewer, Trial) or ending is None or ending.seconds is None:
+        return False
+    return ending.seconds.low * (1 - _RECOMPUTED) * fewer.job.machine.gpus / gpus > ending.deadline_seconds
 
 
 def _memory_of(out: RuledOut) -> int:
@@ -74,9 +98,9 @@ def _memory_of(out: RuledOut) -> int:
 
 
 def card_order(trial: Trial) -> tuple[float, ...]:
-    """The key to sort cards by; smaller is better: what fits, on the fewest GPUs, with the least memory."""
+    """The key to sort cards by; smaller is better: what fits, in time, on the fewest GPUs, with the least memory."""
     machine = trial.job.machine
-    return (verdict_order(trial.verdict), machine.gpus, machine.usable_bytes or 0, *rank(trial))
+    return (verdict_order(trial.verdict), trial.lateness, machine.gpus, machine.usable_bytes or 0, *rank(trial))
 
 
 def _best_on(bench: Workbench, card: Card, gpus: int) -> Trial | Refusal:

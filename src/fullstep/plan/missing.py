@@ -16,7 +16,7 @@ class Missing(NamedTuple):
 
 
 def missing_data(job: Job) -> list[Missing]:
-    """In the order in which they matter for the answer of this version: memory first."""
+    """In the order in which they matter for the answer: memory first, then time."""
     found: list[Missing] = []
     machine = job.machine
     if machine.card is None and machine.usable_bytes is not None:
@@ -31,8 +31,10 @@ def missing_data(job: Job) -> list[Missing]:
     if not job.measured:
         how = "run one full step and read torch.cuda.max_memory_allocated()"
         found.append(Missing("measured.allocated_peak_gib", "one measured step outranks every estimate", how))
-    if machine.nodes > 1 and machine.network_gbit_s is None:
-        found.append(Missing("machine.network_gbit_s", "traffic between the servers is open", "ask for the line rate per server"))
+    if max(machine.nodes, job.goal.max_nodes or 1) > 1 and machine.network_gbit_s is None:
+        why = "how long a step takes on several servers is open"
+        found.append(Missing("machine.network_gbit_s", why, "ask for the line rate per server"))
     if job.data.tokens is None and job.data.examples is None and job.data.steps is None:
-        found.append(Missing("data.tokens", "the length of the run is open", "count the tokens of the data set"))
+        deadline = " and with it whether the deadline is kept" if job.goal.finish_within_hours is not None else ""
+        found.append(Missing("data.tokens", f"the length of the run{deadline} is open", "count the tokens of the data set"))
     return found

@@ -109,14 +109,15 @@ def _smallest_change(out: Trial, options: Sequence[Trial]) -> dict[str, object] 
 
 
 def _difference(out: Trial, better: Trial) -> dict[str, object]:
-    mine, theirs = _settings(out), _settings(better)
+    mine, theirs = settings_of(out), settings_of(better)
     changes = {key: theirs[key] for key in theirs if theirs[key] not in (mine[key], False)}
     if level_of(out.job)[1] >= level_of(better.job)[1]:
         changes.pop("step.activation_checkpointing", None)
     return changes
 
 
-def _settings(trial: Trial) -> dict[str, object]:
+def settings_of(trial: Trial) -> dict[str, object]:
+    """What a search varies and a remedy may name, but for the rows."""
     layout, step, machine = trial.job.layout, trial.job.step, trial.job.machine
     return {
         "machine.gpu": None if machine.card is None else machine.card.key,

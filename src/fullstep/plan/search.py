@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from itertools import chain
+from typing import NamedTuple
 
 from fullstep.job import Worksheet
 from fullstep.plan.candidates import RuledOut, node_counts, search_machine, trimmed
-from fullstep.plan.layouts import layout_name, layout_words, machine_words
-from fullstep.plan.market import COUNTS, enough_bytes, search_cards
+from fullstep.plan.layouts import layout_name, machine_words
+from fullstep.plan.market import search_cards
 from fullstep.plan.missing import Missing, missing_data
+from fullstep.plan.overall import NOTHING, PlanVerdict, overall
 from fullstep.plan.ranking import ranked
 from fullstep.plan.rejections import Rejection, rejected
 from fullstep.plan.remedies import Remedy, remedies
-from fullstep.plan.savers import OFFLOADS_OPTIMIZER, level_of, level_words
+from fullstep.plan.savers import level_words
+from fullstep.plan.scaling import ScalingRow, scaling
+from fullstep.plan.set_aside import Aside, rejected_for_time, set_aside, sifted
+from fullstep.plan.timer import Clock, Timer
 from fullstep.plan.trial import Size, Trial, Workbench
-from fullstep.quantities import GIB, format_gib
 
-Overall = Literal["one_server_replicated", "one_server_sharded", "several_servers", "undecided", "nothing_fits"]
-_USUAL_HOST_BYTES = 1024 * GIB
-"""a need for more host memory than this is a condition of the verdict"""
 _TRIMMED = 6
 """best options for which it is worth finding out which free savers they do not need"""
-
-
-class PlanVerdict(NamedTuple):
-    """The verdict on the worksheet as a whole."""
-
-    answer: Overall
-    reason: str
-    sentence: str
-    decide_by: str | None
-    """what would settle it, where it is undecided"""
 
 
 class Plan(NamedTuple):
@@ -47,43 +37,97 @@ class Plan(NamedTuple):
     missing: Sequence[Missing]
     spent: int
     """estimates that the search took"""
+    aside: Aside = NOTHING
+    """what fits in memory, but ends too late, or is slower than fewer servers"""
+    scaling: Sequence[ScalingRow] = ()
+    """what each number of servers makes of it; empty where only one is considered"""
+
+    @property
+    def shown(self) -> Trial:
+        """What a report is about: the best option; where there is none, what comes closest."""
+        return next(chain(self.options, self.aside.trials), self.as_written)
 
 
-def plan(worksheet: Worksheet, size: Size) -> Plan:
+class _Searched(NamedTuple):
+    """Trials that fit or may fit, timed, and what does not, by number of nodes."""
+
+    trials: dict[int, list[Trial]]
+    ruled_out: dict[int, list[RuledOut]]
+
+
+def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None) -> Plan:
     """Searches the worksheet's machine, or the catalogue where it names none.
 
     Args:
         worksheet: what is wanted
         size: what sizes one completed job
+        clock: what times what fits; without one, nothing is said of time
 
     Raises:
         InputError: the worksheet as written is at fault
     """
-    bench = Workbench(worksheet, size)
-    ruled_out: list[RuledOut] = []
-    if bench.as_written.job.machine.usable_bytes is None and bench.may_change("machine.gpu"):
-        found = search_cards(bench)
-        trials, ruled_out = found.trials, found.ruled_out
-        options = trials
-    else:
-        trials = [bench.as_written]
-        for nodes in node_counts(bench.as_written.job):
-            found = search_machine(bench, nodes)
-            trials += found.trials
-            ruled_out += found.ruled_out
-            if any(trial.fits for trial in found.trials) and nodes >= bench.as_written.job.machine.nodes:
-                break
-        options = ranked(trials)
-        options = ranked([trimmed(bench, trial) for trial in options[:_TRIMMED]] + options[_TRIMMED:])
-    helps = _helps(bench, options, ruled_out)
+    bench, timer = Workbench(worksheet, size), Timer(clock)
+    as_written = timer(bench.as_written)
+    if as_written.job.machine.usable_bytes is None and bench.may_change("machine.gpu"):
+        found = search_cards(bench, timer)
+        return _concluded(bench, timer, found.trials, sifted(found.trials).options, found.ruled_out)
+    searched = _search_nodes(bench, timer)
+    options = ranked(chain([as_written], *searched.trials.values()))
+    options = ranked([trimmed(bench, trial, timer) for trial in options[:_TRIMMED]] + options[_TRIMMED:])
+    made = _concluded(bench, timer, options, ranked(sifted(options).options), list(chain(*searched.ruled_out.values())))
+    return made._replace(scaling=_scaled(bench, timer, searched, options), spent=bench.spent)
+
+
+def _search_nodes(bench: Workbench, timer: Timer) -> _Searched:
+    """One server first, then more: until something fits in memory and ends in time, on as many as the worksheet offers."""
+    searched = _Searched({}, {})
+    for nodes in node_counts(bench.as_written.job):
+        _search_on(bench, timer, nodes, searched)
+        enough = any(trial.fits and not trial.may_be_late for trial in searched.trials[nodes])
+        if enough and nodes >= bench.as_written.job.machine.nodes:
+            break
+    return searched
+
+
+def _search_on(bench: Workbench, timer: Timer, nodes: int, into: _Searched) -> None:
+    found = search_machine(bench, nodes)
+    into.trials[nodes] = [timer(trial) for trial in found.trials if trial.verdict != "does_not_fit"]
+    into.ruled_out[nodes] = found.ruled_out
+
+
+def _concluded(bench: Workbench, timer: Timer, trials: Sequence[Trial], options: Sequence[Trial], ruled_out: Sequence[RuledOut]) -> Plan:
+    """Options and what is set aside become a plan with its verdict."""
+    as_written = timer(bench.as_written)
+    helps = _helps(bench, trials, ruled_out)
+    out = sifted(trials)
+    aside = set_aside(out, timer)
+    by_time = rejected_for_time(out, options, as_written.job.machine.nodes, timer)
+    room = [*options, *aside.trials]
+    by_memory = rejected(as_written, ruled_out, room, helps if as_written.verdict != "unknown" else ())
     return Plan(
-        verdict=overall(bench.as_written, options, helps),
-        as_written=bench.as_written,
+        verdict=overall(as_written, options, helps, aside),
+        as_written=as_written,
         options=options,
-        rejected=rejected(bench.as_written, ruled_out, options, helps if bench.as_written.verdict != "unknown" else ()),
+        rejected=[*by_time, *by_memory],
         remedies=helps,
-        missing=missing_data(bench.as_written.job),
+        missing=missing_data(as_written.job),
         spent=bench.spent,
+        aside=aside,
+    )
+
+
+def _scaled(bench: Workbench, timer: Timer, searched: _Searched, options: Sequence[Trial]) -> list[ScalingRow]:
+    """The table for all numbers of nodes: those that decided nothing are searched for it, as far as the budget goes."""
+    for nodes in node_counts(bench.as_written.job):
+        if nodes not in searched.trials and not bench.exhausted:
+            _search_on(bench, timer, nodes, searched)
+    known = {trial.job.machine.nodes for trial in options}
+    return scaling(
+        {
+            nodes: [trial for trial in options if trial.job.machine.nodes == nodes] if nodes in known else searched.trials.get(nodes, [])
+            for nodes in node_counts(bench.as_written.job)
+        },
+        searched.ruled_out,
     )
 
 
@@ -101,75 +145,6 @@ def _helps(bench: Workbench, options: Sequence[Trial], ruled_out: Sequence[Ruled
     machine = machine_words(largest.job)
     found = remedies(Workbench(largest.worksheet, bench.size))
     return [remedy._replace(changes={**chosen, **remedy.changes}, words=f"{remedy.words}, with {machine}") for remedy in found]
-
-
-def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]) -> PlanVerdict:
-    """One verdict over all options (best first), with its reason."""
-    if not options:
-        return _nothing_fits(as_written, helps)
-    best = options[0]
-    job = best.job
-    where = _where(best) if as_written.job.machine.usable_bytes is not None else _any_card(options)
-    reason = best.answer.memory.reason
-    if not best.fits:
-        settle = "run one full step of it and put its peak into [measured], then ask again"
-        if best.verdict == "unknown":
-            settle = "state machine.gpu, or machine.gpu_memory_gib, then ask again"
-        return PlanVerdict("undecided", reason, f"Not decidable yet: {where}; {reason}.", settle)
-    where += _host_condition(best)
-    if job.machine.nodes > 1:
-        fewer = any(trial.fits and trial.job.machine.nodes < job.machine.nodes for trial in options)
-        need = "Several servers keep the optimizer on the GPUs" if fewer else "Several servers are needed for the memory"
-        why = "on fewer nodes the optimizer would have to be offloaded" if fewer else "no layout fits on fewer nodes"
-        return PlanVerdict("several_servers", f"{why}; {reason}", f"{need}: {where}.", None)
-    one = "One GPU is enough" if job.machine.gpus == 1 else "One server is enough"
-    answer: Overall = "one_server_sharded" if job.layout.shards > 1 or job.layout.strategy == "layer_split" else "one_server_replicated"
-    return PlanVerdict(answer, reason, f"{one}: {where}.", None)
-
-
-def _any_card(options: Sequence[Trial]) -> str:
-    """The cards that would do, by their memory, and the smallest of them as an example."""
-    best, card = options[0], options[0].job.machine.card
-    enough = enough_bytes(options)
-    if card is None or enough is None or not best.fits:
-        return _where(best)
-    able = "bfloat16 card" if best.job.precision.compute == "bfloat16" else "card"
-    many = f"{best.job.machine.gpus} of " if best.job.machine.gpus > 1 else ""
-    guessed = "" if card.reported_bytes is not None else f" ({format_gib(card.total_bytes)} by its marketing size)"
-    example = _where(best).replace(card.key, f"{card.key}{guessed}", 1)
-    return f"{many}any {able} from {format_gib(enough)}, for example {example}"
-
-
-def _where(trial: Trial) -> str:
-    """Machine, layout, and what it costs in speed where it costs any."""
-    job = trial.job
-    where = machine_words(job) if job.layout.strategy == "single" else f"{machine_words(job)}, {layout_words(job)}"
-    cost = level_words(job)
-    return f"{where}, {cost}" if cost else where
-
-
-def _host_condition(trial: Trial) -> str:
-    """What the host memory must be, where nobody said what it is and it is more than servers have as a matter of course."""
-    host, job = trial.answer.host, trial.job
-    offloads = level_of(job)[0] >= OFFLOADS_OPTIMIZER
-    if host.verdict != "unknown" or not (offloads or host.memory_peak_bytes > _USUAL_HOST_BYTES):
-        return ""
-    needed_gib = math.ceil(host.memory_peak_bytes / (1 - job.goal.reserve_fraction) / GIB)
-    return f", if each server has {needed_gib:,} GiB of host memory"
-
-
-def _nothing_fits(as_written: Trial, helps: Sequence[Remedy]) -> PlanVerdict:
-    reason = as_written.answer.memory.reason
-    where = machine_words(as_written.job)
-    if as_written.job.machine.usable_bytes is None:
-        where = f"up to {COUNTS[-1]} GPUs of any card in the catalogue"
-        reason = f"no card of the catalogue is large enough, {COUNTS[-1]} in one server at most"
-    sentence = f"Nothing fits on {where} without altering the training."
-    if helps:
-        first = helps[0]
-        sentence = f"Nothing fits on {where}; the smallest change that would help: {first.words}"
-        sentence += " (it alters the training)." if first.changes_training else "."
-    return PlanVerdict("nothing_fits", reason, sentence, None)
 
 
 def option_changes(trial: Trial) -> Mapping[str, object]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fullstep.errors import Fault, InputError
 from fullstep.job import Job, Worksheet, complete, edit
 from fullstep.ledger import Answer, Verdict
+from fullstep.plan.deadline import Ending
 
 Size = Callable[[Job], Answer]
 """what sizes a completed job: the formulas, or in tests a function made by hand"""
@@ -27,6 +28,8 @@ class Trial(NamedTuple):
     worksheet: Worksheet
     job: Job
     answer: Answer
+    ending: Ending | None = None
+    """how the run stands to the deadline; None: there is none, or the trial was not timed"""
 
     @property
     def verdict(self) -> Verdict:
@@ -38,6 +41,16 @@ class Trial(NamedTuple):
     @property
     def fits(self) -> bool:
         return self.verdict == "fits"
+
+    @property
+    def may_be_late(self) -> bool:
+        """The run likely ends after the deadline."""
+        return self.ending is not None and self.ending.state in ("perhaps", "late")
+
+    @property
+    def lateness(self) -> int:
+        """0 for a run that likely ends within the deadline, or where there is none; then what is open, and what may be late."""
+        return 2 if self.may_be_late else int(self.ending is not None and self.ending.state == "open")
 
 
 class Refusal(NamedTuple):

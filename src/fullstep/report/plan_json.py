@@ -11,15 +11,18 @@ from fullstep.plan.remedies import Remedy
 from fullstep.plan.search import Plan, option_changes
 from fullstep.plan.trial import Trial
 from fullstep.report.json import SCHEMA, answer_as_dict
+from fullstep.report.scaling import scaling_row_as_dict
 
 
 def plan_as_dict(plan: Plan) -> dict[str, Any]:
-    """All of a search. ``options`` best first, each with its complete worksheet."""
+    """All of a search. ``options`` best first, each with its complete worksheet; ``closest``: where all that fits ends too late."""
     return {
         "schema": SCHEMA,
         "fullstep": __version__,
         "verdict": plan.verdict._asdict(),
         "options": [_option(trial) for trial in plan.options],
+        "closest": _option(plan.shown) if plan.aside.trials and not plan.options else None,
+        "scaling": [scaling_row_as_dict(row) for row in plan.scaling],
         "rejected": [_rejection(out) for out in plan.rejected],
         "remedies": [_remedy(remedy) for remedy in plan.remedies],
         "worksheet": plan.as_written.worksheet.as_dict(),
@@ -51,7 +54,7 @@ def _rejection(out: Rejection) -> dict[str, Any]:
     return {
         "what": out.what,
         "limit": out.limit,
-        "needed": None if out.needed is None else round(out.needed),
+        "needed": _amount(out.needed, out.unit),
         "available": out.available,
         "unit": out.unit,
         "remedy": None if out.remedy is None else dict(out.remedy),
@@ -59,6 +62,11 @@ def _rejection(out: Rejection) -> dict[str, Any]:
         "count": out.candidates,
         "detail": out.detail,
     }
+
+
+def _amount(needed: float | None, unit: str) -> float | None:
+    """Whole bytes; other units as they are."""
+    return needed if needed is None or unit != "bytes" else round(needed)
 
 
 def _remedy(remedy: Remedy) -> dict[str, Any]:

@@ -6,25 +6,31 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from fullstep.plan.confirm import why_untraced
-from fullstep.plan.ranking import has_fast_link, rule
+from fullstep.plan.deadline import hours_words
+from fullstep.plan.ranking import rule
 from fullstep.plan.rejections import Rejection
 from fullstep.plan.savers import change_words
 from fullstep.plan.search import Plan, option_changes, option_words
+from fullstep.plan.timer import step_seconds
 from fullstep.plan.trial import Trial
+from fullstep.quantities import Bounds
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
+from fullstep.report.scaling import scaling_lines
 from fullstep.report.text import closing_lines, memory_lines, other_lines, remedy_lines
-from fullstep.report.timing import timing_lines
+from fullstep.report.timing import duration, timing_lines
 from fullstep.report.wording import VERDICTS, gib, headline, span
 
 _INK = {"nothing_fits": "red", "undecided": "yellow"}
+_LATE_SHOWN = 3
+"""layouts that end too late and are named"""
 _SHOWN = 8
 """options and rejections that are worth a line each; the rest is counted"""
 
 
 def plan_text(plan: Plan, paper: Paper) -> str:
     """The whole report on a search."""
-    best = plan.options[0] if plan.options else plan.as_written
+    best = plan.shown
     verdict = plan.verdict
     lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(best.job), indent=0)]
     ink = _INK.get(verdict.answer, "green")
@@ -35,7 +41,8 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     lines += ["", *instants_lines(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)
     lines += timing_lines(best.job, best.answer, paper)
-    lines += card_lines(plan.options, paper) if plan.as_written.job.machine.usable_bytes is None else option_lines(plan.options[1:], paper)
+    lines += scaling_lines(plan.scaling, paper)
+    lines += card_lines(plan.options, paper) if plan.as_written.job.machine.usable_bytes is None else option_lines(plan.options, paper)
     lines += remedy_lines(plan.remedies, paper)
     lines += rejection_lines(plan.rejected, paper)
     for number, missing in enumerate(plan.missing):
@@ -46,19 +53,30 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     return paper.finish(lines)
 
 
-def option_lines(options: Sequence[Trial], paper: Paper) -> list[str]:
-    """What else fits, best first. Where one of them was traced, each says how it is known."""
+def option_lines(found: Sequence[Trial], paper: Paper) -> list[str]:
+    """What else fits beside the first, best first. Where one of them was traced, each says how it is known."""
     lines: list[str] = []
+    options = found[1:]
     traced = any(trial.answer.trace is not None or why_untraced(trial) for trial in options)
     for number, trial in enumerate(options[:_SHOWN]):
         memory = trial.answer.memory
         there = "" if memory.usable_bytes is None else f" of {gib(memory.usable_bytes)}"
         note = "" if trial.fits else f" ({VERDICTS[trial.verdict]})"
-        needed = f"{span(memory.needed_bytes)} GiB needed{there}{note}{_witness_words(trial) if traced else ''}"
+        needed = f"{span(memory.needed_bytes)} GiB needed{there}{note}{_time_words(trial)}{_witness_words(trial) if traced else ''}"
         lines += paper.entry("Also" if number == 0 else "", f"{option_words(trial)}: {needed}")
     if len(options) > _SHOWN:
         lines += paper.entry("", f"and {len(options) - _SHOWN} more (--json lists all)")
-    return lines + (paper.entry("Ranked by", rule(has_fast_link(options[0].job))) if options else [])
+    return lines + (paper.entry("Ranked by", rule(found)) if options else [])
+
+
+def _time_words(trial: Trial) -> str:
+    """The likely step, and where there is a deadline, the run."""
+    step, ending = step_seconds(trial), trial.ending
+    words = "" if step is None else f" · {duration(Bounds.exact(step.likely))} a step"
+    if ending is None or ending.seconds is None:
+        return words
+    on = "" if ending.on_gbit_s is None else f" on {ending.on_gbit_s:,.0f} Gbit/s"
+    return f"{words} · {hours_words(ending.seconds)}{on}{', which may be too late' if trial.may_be_late else ''}"
 
 
 def _witness_words(trial: Trial) -> str:
@@ -91,7 +109,9 @@ def rejection_lines(rejections: Sequence[Rejection], paper: Paper) -> list[str]:
 
 
 def _layout_of(out: Rejection) -> tuple[object, ...]:
-    """What rejections in one line have in common: the layout and what ran out; one without levels stands alone."""
+    """What rejections in one line have in common: the layout and what ran out, or the deadline; one without levels stands alone."""
+    if out.limit == "time":
+        return (out.limit, out.available)
     known = out.level and out.needed is not None and out.available is not None
     return (out.what.removesuffix(f", {out.level}"), out.limit, out.available) if known else (id(out),)
 
@@ -99,8 +119,10 @@ def _layout_of(out: Rejection) -> tuple[object, ...]:
 def rejection_words(group: Sequence[Rejection]) -> str:
     """One reason in one sentence: of a layout with all its levels, or of one rejection. The last level needs least."""
     out = group[-1]
-    if out.needed is None or out.available is None:
-        return f"{out.what}: {out.detail}"
+    if out.limit == "time":
+        return _late_words(group)
+    if out.limit == "network" or out.needed is None or out.available is None:
+        return f"{out.what}: {out.detail}{_remedy_words(out, 'would be faster')}"
     what = "host memory " if out.limit == "host_memory" else ""
     count = sum(each.candidates for each in group)
     there = f"{gib(out.available)} there" + (f", {count} candidates" if count > 1 else "") + _remedy_words(out)
@@ -111,10 +133,20 @@ def rejection_words(group: Sequence[Rejection]) -> str:
     return f"{out.what.removesuffix(f', {out.level}')}: at least {', '.join(levels)}, {there}"
 
 
-def _remedy_words(out: Rejection) -> str:
+def _late_words(group: Sequence[Rejection]) -> str:
+    """Layouts that end too late: the first of them with their hours, the rest counted. The first ends first."""
+    first = group[0]
+    told = [f"{out.what} {out.needed or 0:,.1f} h" for out in group[:_LATE_SHOWN]]
+    told += [f"{len(group) - _LATE_SHOWN} more"] if len(group) > _LATE_SHOWN else []
+    count = sum(out.candidates for out in group)
+    there = f"{first.available or 0:,.4g} h there" + (f", {count} candidates" if count > 1 else "")
+    return f"too late: {', '.join(told)}; {there}{_remedy_words(first, 'would end in time')}"
+
+
+def _remedy_words(out: Rejection, would: str = "would fit") -> str:
     """The smallest change that would help, as worksheet keys."""
     if not out.remedy:
         return ""
     stated = {key: value for key, value in out.remedy.items() if value is not None}
     keys = ", ".join(f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in stated.items())
-    return f"; would fit with {keys}" + (" (alters the training)" if out.changes_training else "")
+    return f"; {would} with {keys}" + (" (alters the training)" if out.changes_training else "")

@@ -1,0 +1,211 @@
+"""The one verdict over all options: which of the four answers, and why: memory first, then time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from fullstep.plan.deadline import HOUR_SECONDS, deadline_words, hours_words
+from fullstep.plan.layouts import layout_words, machine_words
+from fullstep.plan.market import COUNTS, enough_bytes
+from fullstep.plan.remedies import Remedy
+from fullstep.plan.savers import OFFLOADS_OPTIMIZER, level_of, level_words
+from fullstep.plan.set_aside import Aside
+from fullstep.plan.timer import exposed_share, needed_gbit_s, step_seconds
+from fullstep.plan.trial import Trial
+from fullstep.quantities import GIB, format_gib
+
+Overall = Literal["one_server_replicated", "one_server_sharded", "several_servers", "undecided", "nothing_fits"]
+_USUAL_HOST_BYTES = 1024 * GIB
+"""a need for more host memory than this is a condition of the verdict"""
+NOTHING = Aside([])
+_HIDDEN = 0.10
+"""share of the step that communication may take before the network is worth a word"""
+
+
+class PlanVerdict(NamedTuple):
+    """The verdict on the worksheet as a whole."""
+
+    answer: Overall
+    reason: str
+    sentence: str
+    decide_by: str | None
+    """what would settle it, where it is undecided or hangs on a figure that is not sure"""
+
+
+def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy], aside: Aside = NOTHING) -> PlanVerdict:
+    """One verdict over all options, with its reason.
+
+    Args:
+        as_written: the worksheet without changes
+        options: best first
+        helps: single changes that make the worksheet as written fit
+        aside: what fits in memory, but ends too late, or is slower than fewer servers
+    """
+    if not options:
+        return _too_late(aside) if aside.trials else _nothing_fits(as_written, helps)
+    best = options[0]
+    named = as_written.job.machine.usable_bytes is not None
+    where = _where(best) if named or aside.trials else _any_card(options)
+    if not best.fits:
+        return _tight(best, where)
+    where += _host_condition(best)
+    if best.may_be_late:
+        reason = f"{_takes(best)}; {best.answer.memory.reason}"
+        return PlanVerdict("undecided", reason, f"Not decidable yet: {where}; {_takes(best)}.", _measure_a_step(best))
+    ends = "" if best.ending is None else f"; {_takes(best)}"
+    reason = best.answer.memory.reason + ends
+    settle = None if best.ending is None or best.ending.is_sure else _measure_a_step(best)
+    if best.job.machine.nodes > 1:
+        fewer = [trial for trial in (*options, *aside.trials) if trial.fits and trial.job.machine.nodes < best.job.machine.nodes]
+        need, why = _several(fewer)
+        doubtful = next((trial for trial in fewer if trial.ending is not None and trial.ending.state == "perhaps"), None)
+        settle = _ask_for_the_network(best) or (settle if doubtful is None else _measure_a_step(doubtful))
+        return PlanVerdict("several_servers", f"{why}; {reason}", f"{need}: {where}{ends}.{_network_words(best)}", settle)
+    one = "One GPU is enough" if best.job.machine.gpus == 1 else "One server is enough"
+    layout = best.job.layout
+    answer: Overall = "one_server_sharded" if layout.shards > 1 or layout.strategy == "layer_split" else "one_server_replicated"
+    return PlanVerdict(answer, reason, f"{one}: {where}{ends}.", settle)
+
+
+def _tight(best: Trial, where: str) -> PlanVerdict:
+    reason = best.answer.memory.reason
+    settle = "run one full step of it and put its peak into [measured], then ask again"
+    if best.verdict == "unknown":
+        settle = "state machine.gpu, or machine.gpu_memory_gib, then ask again"
+    return PlanVerdict("undecided", reason, f"Not decidable yet: {where}; {reason}.", settle)
+
+
+def _several(fewer: Sequence[Trial]) -> tuple[str, str]:
+    """What several servers are needed for, and why those that fit on fewer nodes do not do: memory, time, or the optimizer's place."""
+    if not fewer:
+        return "Several servers are needed for the memory", "no layout fits on fewer nodes"
+    if any(trial.ending is None or trial.ending.state in ("in_time", "open") for trial in fewer):
+        return "Several servers keep the optimizer on the GPUs", "on fewer nodes the optimizer would have to be offloaded"
+    fastest = min(fewer, key=_run_seconds)
+    servers, hours = _nodes_words(fastest.job.machine.nodes), _run_seconds(fastest) / HOUR_SECONDS
+    need = f"Several servers are needed for the time ({servers} would take {hours:,.1f} h)"
+    return need, f"on {servers} {_takes(fastest)}"
+
+
+def _too_late(aside: Aside) -> PlanVerdict:
+    """Everything that fits ends after the deadline."""
+    closest = aside.trials[0]
+    most = max(trial.job.machine.nodes for trial in aside.trials)
+    up_to = "" if most == 1 else f" on up to {most} servers"
+    sentence = f"Nothing ends in time{up_to}: closest comes {_where(closest)}; {_takes(closest)}"
+    sentence += f"; {aside.hint or _servers_at_least(closest, most)}."
+    return PlanVerdict("nothing_fits", f"{_takes(closest)}; {closest.answer.memory.reason}", sentence, None)
+
+
+def _servers_at_least(trial: Trial, tried: int) -> str:
+    """How many servers it would take at least, by dividing the likely run over them."""
+    if trial.ending is None or trial.ending.seconds is None:
+        return "how long it takes is not known"
+    least = math.ceil(trial.job.machine.nodes * trial.ending.seconds.likely / trial.ending.deadline_seconds)
+    return f"at least {least} servers would be needed" if least > tried else "more servers do not help"
+
+
+def _takes(trial: Trial) -> str:
+    """The run against its deadline, in words."""
+    ending = trial.ending
+    if ending is None:
+        return ""
+    deadline = deadline_words(ending.deadline_seconds)
+    if ending.seconds is None:
+        why = dict(trial.answer.timing.open).get("run", "") if trial.answer.timing is not None else ""
+        return f"whether the run ends within {deadline} is open: {why}"
+    on = "" if ending.on_gbit_s is None else f" on a network of {ending.on_gbit_s:,.0f} Gbit/s per server"
+    return f"the run takes {hours_words(ending.seconds)}{on}, the deadline is {deadline}"
+
+
+def _run_seconds(trial: Trial) -> float:
+    """The likely time by which to call one trial the fastest: of the run, else of a step [s]."""
+    if trial.ending is not None and trial.ending.seconds is not None:
+        return trial.ending.seconds.likely
+    step = step_seconds(trial)
+    return math.inf if step is None else step.likely
+
+
+def _measure_a_step(trial: Trial) -> str:
+    """What would settle whether the run ends in time: data that is missing, or a measured step, with the figure to compare it with."""
+    timing, ending = trial.answer.timing, trial.ending
+    if timing is None or ending is None or timing.step is None:
+        return "measure a step and put its time into [measured] step_seconds, then ask again"
+    if timing.run is None:
+        return "state data.tokens, then ask again"
+    allowed = (ending.deadline_seconds - timing.run.evaluation_seconds.likely) / timing.run.optimizer_steps
+    within = f"up to {allowed:.3g} s a step the run ends within {deadline_words(ending.deadline_seconds)}"
+    return f"run a few steps of {_where(trial)}, and put their time into [measured] step_seconds: {within}"
+
+
+def _network_words(trial: Trial) -> str:
+    """What the network between the servers must be, or what the stated one costs, as a sentence of its own."""
+    stated, rate = trial.job.machine.network_gbit_s, needed_gbit_s(trial)
+    if rate is None:
+        return ""
+    enough = f"{rate:,.0f} Gbit/s per server keep communication under a tenth of the step"
+    if stated is None and trial.ending is not None and trial.ending.on_gbit_s == rate:
+        return " The network is not stated: so much keeps communication under a tenth of the step."
+    if stated is None:
+        return f" The network is not stated: {enough}."
+    share = exposed_share(trial)
+    if share <= _HIDDEN:
+        return f" The network of {stated:,.0f} Gbit/s per server is enough: {100 * share:.0f} % of the step waits for it."
+    return f" On the network of {stated:,.0f} Gbit/s per server {100 * share:.0f} % of the step is communication; {enough}."
+
+
+def _ask_for_the_network(trial: Trial) -> str | None:
+    if trial.job.machine.network_gbit_s is not None or trial.answer.timing is None:
+        return None
+    return "state machine.network_gbit_s and machine.rdma: how long a step takes on several servers hangs on them"
+
+
+def _nodes_words(nodes: int) -> str:
+    return "one server" if nodes == 1 else f"{nodes} servers"
+
+
+def _any_card(options: Sequence[Trial]) -> str:
+    """The cards that would do, by their memory, and the smallest of them as an example."""
+    best, card = options[0], options[0].job.machine.card
+    enough = enough_bytes(options)
+    if card is None or enough is None or not best.fits:
+        return _where(best)
+    able = "bfloat16 card" if best.job.precision.compute == "bfloat16" else "card"
+    many = f"{best.job.machine.gpus} of " if best.job.machine.gpus > 1 else ""
+    guessed = "" if card.reported_bytes is not None else f" ({format_gib(card.total_bytes)} by its marketing size)"
+    example = _where(best).replace(card.key, f"{card.key}{guessed}", 1)
+    return f"{many}any {able} from {format_gib(enough)}, for example {example}"
+
+
+def _where(trial: Trial) -> str:
+    """Machine, layout, and what it costs in speed where it costs any."""
+    job = trial.job
+    where = machine_words(job) if job.layout.strategy == "single" else f"{machine_words(job)}, {layout_words(job)}"
+    cost = level_words(job)
+    return f"{where}, {cost}" if cost else where
+
+
+def _host_condition(trial: Trial) -> str:
+    """What the host memory must be, where nobody said what it is and it is more than servers have as a matter of course."""
+    host, job = trial.answer.host, trial.job
+    offloads = level_of(job)[0] >= OFFLOADS_OPTIMIZER
+    if host.verdict != "unknown" or not (offloads or host.memory_peak_bytes > _USUAL_HOST_BYTES):
+        return ""
+    needed_gib = math.ceil(host.memory_peak_bytes / (1 - job.goal.reserve_fraction) / GIB)
+    return f", if each server has {needed_gib:,} GiB of host memory"
+
+
+def _nothing_fits(as_written: Trial, helps: Sequence[Remedy]) -> PlanVerdict:
+    reason = as_written.answer.memory.reason
+    where = machine_words(as_written.job)
+    if as_written.job.machine.usable_bytes is None:
+        where = f"up to {COUNTS[-1]} GPUs of any card in the catalogue"
+        reason = f"no card of the catalogue is large enough, {COUNTS[-1]} in one server at most"
+    sentence = f"Nothing fits on {where} without altering the training."
+    if helps:
+        first = helps[0]
+        sentence = f"Nothing fits on {where}; the smallest change that would help: {first.words}"
+        sentence += " (it alters the training)." if first.changes_training else "."
+    return PlanVerdict("nothing_fits", reason, sentence, None)

@@ -1,0 +1,88 @@
+"""Trials with the time that they take. A search sizes memory alone; only what fits is timed, each once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from operator import itemgetter
+
+from fullstep.job import Job
+from fullstep.ledger import Answer, Timing
+from fullstep.plan.deadline import HOUR_SECONDS, Ending, judge_run
+from fullstep.plan.trial import Trial
+from fullstep.quantities import Bounds
+
+Clock = Callable[[Job, Answer], Answer]
+"""what adds time, traffic and the run to an answer: the formulas, or in tests a function made by hand"""
+
+
+class Timer:
+    """Times trials of one worksheet; equal ones once. Without a clock it leaves them as they are."""
+
+    def __init__(self, clock: Clock | None) -> None:
+        self._clock = clock
+        self._known: dict[tuple[tuple[str, object], ...], Trial] = {}
+
+    def __call__(self, trial: Trial) -> Trial:
+        """The trial with its time, and how that stands to the deadline."""
+        if self._clock is None:
+            return trial
+        key = tuple(sorted(trial.changes.items(), key=itemgetter(0)))
+        if key not in self._known:
+            answer = self._clock(trial.job, trial.answer)
+            timed = trial._replace(answer=answer)
+            self._known[key] = timed._replace(ending=self._ending(timed))
+        return self._known[key]
+
+    def on_network(self, trial: Trial, gbit_s: float) -> Timing | None:
+        """What is known of time if each node had a network of that line rate [Gbit/s]."""
+        job = replace(trial.job, machine=replace(trial.job.machine, network_gbit_s=gbit_s))
+        return None if self._clock is None else self._clock(job, trial.answer).timing
+
+    def _ending(self, trial: Trial) -> Ending | None:
+        """Where several nodes have a network that nobody stated, by the line rate that they need: a condition, not a figure of the plan."""
+        timing, deadline_hours = trial.answer.timing, trial.job.goal.finish_within_hours
+        if deadline_hours is None or timing is None:
+            return None
+        rate = None
+        if timing.run is None and trial.job.machine.nodes > 1 and trial.job.machine.network_gbit_s is None:
+            rate = needed_gbit_s(trial)
+            timing = timing if rate is None else self.on_network(trial, rate) or timing
+        return judge_run(None if timing.run is None else timing.run.seconds, deadline_hours * HOUR_SECONDS, rate)
+
+
+def needed_gbit_s(trial: Trial) -> float | None:
+    """The likely line rate per node that keeps communication under a tenth of the step, in whole Gbit/s; None: not known, or none is."""
+    timing = trial.answer.timing
+    rate = None if timing is None or timing.traffic is None else timing.traffic.required_gbit_s_per_node
+    return None if rate is None else float(max(1, math.ceil(rate.likely)))
+
+
+def step_seconds(trial: Trial) -> Bounds | None:
+    """Of one optimizer step [s]; None: not known."""
+    timing = trial.answer.timing
+    return None if timing is None or timing.step is None else timing.step.seconds
+
+
+def run_seconds(trial: Trial) -> Bounds | None:
+    """Of the whole run [s]; None: not known, or no data set is stated."""
+    timing = trial.answer.timing
+    return None if timing is None or timing.run is None else timing.run.seconds
+
+
+def exposed_share(trial: Trial) -> float:
+    """Likely share of the step that is communication which nothing hides."""
+    timing = trial.answer.timing
+    return 0.0 if timing is None or timing.step is None else timing.step.exposed_communication_fraction.likely
+
+
+def seconds_per_token(trial: Trial) -> float | None:
+    """Likely time of the whole machine per useful token [s]; None: not known.
+
+    Options of one worksheet make the same step of the same tokens, but for cards without a stated number of rows over all ranks.
+    """
+    timing, machine = trial.answer.timing, trial.job.machine
+    if timing is None or timing.step is None:
+        return None
+    return 1 / (timing.step.tokens_per_second_per_gpu.likely * machine.gpus * machine.nodes)
