@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from fullstep.datasets import DataProfile
 from fullstep.evidence import Assumption
-from fullstep.job.toml_text import toml_value
 from fullstep.quantities import Bounds
 from fullstep.report.paper import Paper
 
@@ -35,7 +35,7 @@ def toml_lines(keys: Mapping[str, object]) -> list[str]:
         section, _, key = dotted.partition(".")
         if f"[{section}]" not in lines:
             lines.append(f"[{section}]")
-        lines.append(f"{key} = {toml_value(value)}")
+        lines.append(f"{key} = {json.dumps(value)}")  # true, false and numbers, which TOML writes like JSON
     return lines
 
 
