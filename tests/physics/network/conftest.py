@@ -45,6 +45,12 @@ def small() -> Callable[..., Job]:
 
 
 @pytest.fixture(scope="session")
+def small_config() -> dict[str, Any]:
+    """config.json of ``small``."""
+    return {key: value for key, value in SMALL.items() if key != "model_type"}
+
+
+@pytest.fixture(scope="session")
 def mixture() -> Callable[..., Job]:
     """Qwen3-30B-A3B."""
     return lambda **keys: make({"name": "Qwen/Qwen3-30B-A3B"}, keys)

@@ -53,8 +53,7 @@ def test_no_more_is_hidden_than_there_is(window: float, everywhere: float, last:
 def test_a_link_limited_on_purpose(small: Make, gbit_s: float, keys: dict[str, object], compute: float, measured: float) -> None:
     """Two ranks in two network namespaces, float32, a step without the other rank measured alone. gloo's FSDP2 hides nothing; its DDP some.
 
-    The prediction is compute + all communication, within 15 %. Shares of gloo were measured with 64 MB at 1 Gbit/s; an all-gather of the
-    12 MB of a block on a slower link is nearer to full duplex, which the table does not say.
+    The prediction is compute + all communication, within 15 %. ``link/`` measures anew.
     """
     job = small(**{"layout__strategy": "fsdp", "machine__gpus": 1, "machine__nodes": 2, **keys})
     link = Fabric("", "", None, "gloo_tcp", "gloo_tcp", gbit_s * GBIT_BYTES, 1)
