@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from fullstep.datasets import byte_counter, measure_lengths, open_tables, overhead, tokenizer_counter
@@ -86,6 +90,17 @@ def test_from_bytes_with_bounds(tmp_path: Path) -> None:
     assert found.total.low == pytest.approx(1000 * 0.227 + 1)
     assert list(found.tokens) == [255] and found.total.likely == 255
     assert found.total.high == pytest.approx(1000 * 0.426 + 1)
+
+
+@given(st.lists(st.text("ab é", min_size=1, max_size=12), min_size=1, max_size=9))
+def test_bounds_stand_in_their_order(texts: list[str]) -> None:
+    """Also of rows so short that whole tokens are more or less than the bounds of their bytes."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.json"
+        path.write_text(json.dumps([{"text": text} for text in texts]))
+        found = measure_lengths(open_tables([str(path)]), byte_counter(), None)
+    assert found.total.low <= found.total.likely == sum(found.tokens) <= found.total.high
+    assert min(found.tokens) >= 1
 
 
 @pytest.mark.parametrize(("characters", "where"), [(3.94, "Llama 3"), (4.4, "Llama 3"), (3.7, "Llama 2"), (3.17, "Llama 2"), (2.35, "50k")])

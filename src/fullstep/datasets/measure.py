@@ -124,4 +124,4 @@ def _count(table: Table, batch: list[tuple[int, Content]], counter: Counter, fou
         low += exact + counter.tokens_per_unit.low * counted + per_message.low * content.messages
         high += exact + counter.tokens_per_unit.high * counted + per_message.high * content.messages
     made = sum(found.tokens[-len(batch) :])
-    found.total += Bounds(low, made, high)
+    found.total += Bounds(min(low, made), made, max(high, made))  # rows are whole tokens, which matters where they are tiny
