@@ -17,7 +17,7 @@ from fullstep.job.job import ZERO_STRATEGIES
 from fullstep.job.keys import BY_DOTTED
 from fullstep.plan.layouts import LAYOUTS, layout_name, strategy_words
 from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
-from fullstep.plan.timer import Timer, seconds_per_token
+from fullstep.plan.timer import Timer
 from fullstep.plan.trial import Refusal, Trial, Workbench
 
 LAYOUT_DETAILS = tuple(
@@ -236,14 +236,14 @@ def _try_free(bench: Workbench, changes: Changes, free: dict[str, object]) -> Tr
 
 def trimmed(bench: Workbench, trial: Trial, timer: Timer) -> Trial:
     """The same option without the free savers that it does not need, neither to fit nor for its speed: fewer things to change."""
-    most = (seconds_per_token(trial) or math.inf) * (1 + _UNNOTICED)
+    most = (trial.seconds_per_token or math.inf) * (1 + _UNNOTICED)
     for key in ("step.expandable_segments", "step.attention", "optimizer.implementation", "step.loss"):
         if key in trial.changes and not bench.exhausted:
             lighter = bench.try_out({name: value for name, value in trial.changes.items() if name != key})
             if not isinstance(lighter, Trial) or lighter.verdict != trial.verdict:
                 continue
             lighter = timer(lighter)
-            if (seconds_per_token(lighter) or 0.0) <= most and not (lighter.may_be_late and not trial.may_be_late):
+            if (lighter.seconds_per_token or 0.0) <= most and not (lighter.may_be_late and not trial.may_be_late):
                 trial = lighter
     return trial
 

@@ -23,7 +23,6 @@ from operator import itemgetter
 from fullstep.job import Job
 from fullstep.plan.layouts import LAYOUTS
 from fullstep.plan.savers import OFFLOADS_OPTIMIZER, level_of
-from fullstep.plan.timer import seconds_per_token
 from fullstep.plan.trial import Trial, verdict_order
 
 _FAST_LINKS = ("nvswitch", "nvlink_bridge")
@@ -39,9 +38,10 @@ def rule(options: Sequence[Trial]) -> str:
     in_time = ", in time" if any(trial.ending is not None for trial in options) else ""
     fast_link = bool(options) and has_fast_link(options[0].job)
     speed = "less recomputation, less traffic" if fast_link else "less traffic, less recomputation"
-    known = [seconds_per_token(trial) is not None for trial in options]
-    time = f"likely time per token{'' if all(known) else ' where it is known'}; within {100 * TIE:.0f} % of it: " if any(known) else ""
-    return f"fit{in_time}, nothing offloaded, fewer servers, {time}{speed}, more rows at once"
+    known = [trial.seconds_per_token is not None for trial in options]
+    by_formulas = " by the formulas (the pilot's too)" if any("step_seconds" in trial.job.measured for trial in options) else ""
+    time = f"likely time per token{by_formulas}{'' if all(known) else ' where it is known'}; within {100 * TIE:.0f} % of it: "
+    return f"fit{in_time}, nothing offloaded, fewer servers, {time if any(known) else ''}{speed}, more rows at once"
 
 
 def has_fast_link(job: Job) -> bool:
@@ -85,11 +85,11 @@ def _before_time(trial: Trial) -> tuple[int, ...]:
 
 def _by_time(trials: Sequence[Trial]) -> list[Trial]:
     """The fastest first; those that are hardly slower than it stand in the order of the rule, and so on; unknown times come last."""
-    timed = sorted(((seconds, trial) for trial in trials if (seconds := seconds_per_token(trial)) is not None), key=itemgetter(0))
+    timed = sorted(((seconds, trial) for trial in trials if (seconds := trial.seconds_per_token) is not None), key=itemgetter(0))
     placed: list[Trial] = []
     while timed:
         fastest = timed[0][0]
         tied = [trial for seconds, trial in timed if seconds <= fastest * (1 + TIE)]
         placed += sorted(tied, key=rank)
         timed = timed[len(tied) :]
-    return placed + sorted((trial for trial in trials if seconds_per_token(trial) is None), key=rank)
+    return placed + sorted((trial for trial in trials if trial.seconds_per_token is None), key=rank)

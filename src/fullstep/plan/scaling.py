@@ -55,15 +55,20 @@ def scaling(trials: Mapping[int, Sequence[Trial]], ruled_out: Mapping[int, Seque
 
 
 def _compared(row: ScalingRow, before: Sequence[ScalingRow]) -> ScalingRow:
-    """The row beside those of fewer nodes; ``(first nodes * first seconds) / (nodes * seconds)``."""
-    if row.step is None:
+    """The row beside those of fewer nodes; ``(first nodes * first seconds per token) / (nodes * seconds per token)``."""
+    pace = _pace(row)
+    if pace is None:
         return row
-    known = [(other.nodes, other.step.likely) for other in before if other.step is not None]
-    first_nodes, first_seconds = known[0] if known else (row.nodes, row.step.likely)
+    known = [(other.nodes, seconds) for other in before if (seconds := _pace(other)) is not None]
+    first_nodes, first_seconds = known[0] if known else (row.nodes, pace)
     fastest = min(known, key=lambda pair: pair[1], default=None)
-    efficiency = first_nodes * first_seconds / (row.nodes * row.step.likely)
-    slower_than = fastest[0] if fastest is not None and row.step.likely >= fastest[1] else None
+    efficiency = first_nodes * first_seconds / (row.nodes * pace)
+    slower_than = fastest[0] if fastest is not None and pace >= fastest[1] else None
     return row._replace(efficiency=efficiency, slower_than=slower_than)
+
+
+def _pace(row: ScalingRow) -> float | None:
+    return None if row.trial is None else row.trial.seconds_per_token
 
 
 def _why_no_time(answer: Answer) -> str:

@@ -11,7 +11,7 @@ from fullstep.plan.deadline import HOUR_SECONDS, Ending, hours_words
 from fullstep.plan.layouts import layout_name
 from fullstep.plan.ranking import ordered
 from fullstep.plan.rejections import Rejection, settings_of
-from fullstep.plan.timer import Timer, exposed_share, needed_gbit_s, step_seconds
+from fullstep.plan.timer import Timer, exposed_share, needed_gbit_s, pace_of, step_seconds
 from fullstep.plan.trial import Trial
 from fullstep.quantities import Bounds
 
@@ -54,7 +54,7 @@ def set_aside(found: Sifted, timer: Timer) -> Aside:
     """What was sifted out, best first."""
     trials = ordered([*found.late, *found.slower])
     fastest = fastest_by_nodes(trials)
-    trials.sort(key=lambda trial: _likely(fastest[_nodes(trial)]) if _nodes(trial) in fastest else math.inf)
+    trials.sort(key=lambda trial: _pace(fastest[_nodes(trial)]) if _nodes(trial) in fastest else math.inf)
     return Aside(trials, next((words for nodes in sorted(fastest) if (words := _faster_network_words(fastest[nodes], timer))), ""))
 
 
@@ -75,7 +75,7 @@ def nodes_in_vain(trials: Sequence[Trial]) -> set[int]:
     best: tuple[float, int] | None = None
     useless: set[int] = set()
     for nodes, trial in sorted(fastest_by_nodes(trials).items()):
-        seconds = _likely(trial)
+        seconds = _pace(trial)
         if best is not None and seconds >= best[0]:
             if seconds * (1 - exposed_share(trial)) < best[0]:
                 useless.add(nodes)
@@ -89,7 +89,7 @@ def fastest_by_nodes(trials: Iterable[Trial]) -> dict[int, Trial]:
     found: dict[int, Trial] = {}
     for trial in trials:
         nodes = trial.job.machine.nodes
-        if trial.fits and step_seconds(trial) is not None and (nodes not in found or _likely(trial) < _likely(found[nodes])):
+        if trial.fits and step_seconds(trial) is not None and (nodes not in found or _pace(trial) < _pace(found[nodes])):
             found[nodes] = trial
     return found
 
@@ -147,20 +147,24 @@ def _settings(trial: Trial) -> dict[str, object]:
 
 def _in_vain(nodes: int, count: int, fastest: Mapping[int, Trial], timer: Timer) -> Rejection:
     trial = fastest[nodes]
-    fewer = min((other for other in fastest if other < nodes), key=lambda other: _likely(fastest[other]))
+    fewer = min((other for other in fastest if other < nodes), key=lambda other: _pace(fastest[other]))
     rate = needed_gbit_s(trial)
-    timing = None if rate is None else timer.on_network(trial, rate)
-    helps = timing is not None and timing.step is not None and timing.step.seconds.likely < _likely(fastest[fewer])
-    detail = f"a step takes {_likely(trial):.3g} s at best, {_likely(fastest[fewer]):.3g} s on {fewer} node{'s' if fewer > 1 else ''}"
+    pace = None if rate is None else pace_of(trial.job, timer.on_network(trial, rate))
+    helps = pace is not None and pace < _pace(fastest[fewer])
+    detail = f"a step takes {_step_words(trial)} at best, {_step_words(fastest[fewer])} on {fewer} node{'s' if fewer > 1 else ''}"
     return Rejection(
         f"{nodes} nodes", "network", rate, trial.job.machine.network_gbit_s, "Gbit/s",
         {"machine.network_gbit_s": int(rate)} if rate is not None and helps else None, False, count, detail,
     )  # fmt: skip
 
 
-def _likely(trial: Trial) -> float:
+def _pace(trial: Trial) -> float:
+    return math.inf if trial.seconds_per_token is None else trial.seconds_per_token
+
+
+def _step_words(trial: Trial) -> str:
     seconds = step_seconds(trial)
-    return math.inf if seconds is None else seconds.likely
+    return "an unknown time" if seconds is None else f"{seconds.likely:.3g} s"
 
 
 def _nodes(trial: Trial) -> int:

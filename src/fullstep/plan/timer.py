@@ -31,7 +31,8 @@ class Timer:
         key = tuple(sorted(trial.changes.items(), key=itemgetter(0)))
         if key not in self._known:
             answer = self._clock(trial.job, trial.answer)
-            timed = trial._replace(answer=answer)
+            alike = self._clock(replace(trial.job, measured={}), trial.answer) if trial.job.measured else answer
+            timed = trial._replace(answer=answer, seconds_per_token=pace_of(trial.job, alike.timing))
             self._known[key] = timed._replace(ending=self._ending(timed))
         return self._known[key]
 
@@ -77,12 +78,11 @@ def exposed_share(trial: Trial) -> float:
     return 0.0 if timing is None or timing.step is None else timing.step.exposed_communication_fraction.likely
 
 
-def seconds_per_token(trial: Trial) -> float | None:
+def pace_of(job: Job, timing: Timing | None) -> float | None:
     """Likely time of the whole machine per useful token [s]; None: not known.
 
     Options of one worksheet make the same step of the same tokens, but for cards without a stated number of rows over all ranks.
     """
-    timing, machine = trial.answer.timing, trial.job.machine
     if timing is None or timing.step is None:
         return None
-    return 1 / (timing.step.tokens_per_second_per_gpu.likely * machine.gpus * machine.nodes)
+    return 1 / (timing.step.tokens_per_second_per_gpu.likely * job.machine.gpus * job.machine.nodes)

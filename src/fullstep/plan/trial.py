@@ -30,6 +30,9 @@ class Trial(NamedTuple):
     answer: Answer
     ending: Ending | None = None
     """how the run stands to the deadline; None: there is none, or the trial was not timed"""
+    seconds_per_token: float | None = None
+    """likely time of the whole machine per useful token, by which trials are compared [s]. By the formulas also where a pilot measured the
+    worksheet as written: a measured step of one beside estimated ones of the others says nothing of which is faster. None: not known"""
 
     @property
     def verdict(self) -> Verdict:

@@ -72,7 +72,8 @@ def option_lines(found: Sequence[Trial], paper: Paper) -> list[str]:
 def _time_words(trial: Trial) -> str:
     """The likely step, and where there is a deadline, the run."""
     step, ending = step_seconds(trial), trial.ending
-    words = "" if step is None else f" · {duration(Bounds.exact(step.likely))} a step"
+    measured = " measured" if "step_seconds" in trial.job.measured else ""
+    words = "" if step is None else f" · {duration(Bounds.exact(step.likely))} a step{measured}"
     if ending is None or ending.seconds is None:
         return words
     on = "" if ending.on_gbit_s is None else f" on {ending.on_gbit_s:,.0f} Gbit/s"

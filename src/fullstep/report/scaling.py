@@ -65,9 +65,10 @@ def _row_words(row: ScalingRow, of_run: bool) -> tuple[str, str]:
     likely, span = _columns(seconds, of_run)
     exposed = step.exposed_communication_fraction.likely
     slower = f", slower than {_servers(row.slower_than)}" if row.slower_than is not None else ""
-    tight = "" if row.trial.fits else f" ({row.trial.verdict})"
+    notes = [*([] if row.trial.fits else [row.trial.verdict]), *([] if step.evidence == "estimated" else [step.evidence])]
+    noted = f" ({', '.join(notes)})" if notes else ""
     figures = f"{likely:>7} {span:>15}  {100 * row.efficiency:>8.0f} %  {100 * exposed:>8.0f} %"
-    return figures, f"{_layout_words(row)}{tight}{slower}"
+    return figures, f"{_layout_words(row)}{noted}{slower}"
 
 
 def _condition_words(trial: Trial) -> str:
