@@ -91,6 +91,22 @@ def protocol_share(protocol: str) -> float:
     return 1.0 if found is None else found.likely
 
 
+@lru_cache(maxsize=64)
+def taken_share(architecture: str) -> Bounds:
+    """Share of a GPU's multiprocessors that a collective occupies while it runs.
+
+    >>> taken_share("Hopper").likely
+    0.121
+    """
+    return _find("taken_by_communication", "nccl", architecture, "") or Bounds.exact(0.0)
+
+
+@cache
+def spread_share() -> Bounds:
+    """Standard deviation of the times in which equal GPUs do equal work, as a share of the mean."""
+    return _find("spread", "gpu", "", "") or Bounds.exact(0.0)
+
+
 def _seconds(what: str, link: str, protocol: str) -> Bounds:
     found = _find(what, link, "", protocol)
     if found is None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fullstep.hardware.links import spread_share
 from fullstep.job import Job
 from fullstep.physics.network.collective import Collective
-from fullstep.physics.network.exposure import PhaseSeconds, Talk, communication_seconds, exposed_seconds, hidden_behind, waits
+from fullstep.physics.network.exposure import PhaseSeconds, Talk, communication_seconds, exposed_seconds, hidden_behind, slowest_of, waits
 from fullstep.physics.network.fabric import GBIT_BYTES, Fabric, fabric_of
 from fullstep.physics.network.traffic import step_collectives
 
@@ -62,21 +63,39 @@ def test_a_link_limited_on_purpose(small: Make, gbit_s: float, keys: dict[str, o
     assert compute + talk.likely == pytest.approx(measured, rel=0.15)
 
 
-def test_eight_billion_over_400_gbit_per_gpu_hides_nearly_everything(eight_billion: Make) -> None:
+def test_eight_billion_over_400_gbit_per_gpu_loses_little(eight_billion: Make) -> None:
     """torchtitan: 5,762 tokens/s per GPU on 8 H100, 5,605 on 128: 2.8 % of the longer step. 2 rows of 8,192 tokens.
 
-    The bounds hold it; likely says 0.5 %: it leaves out what compute loses to communication beside it and to waiting for the slowest rank.
+    The difference of what communication adds on 128 and on 8 GPUs, beside equal compute; the bounds on 128 hold it too.
     """
     compute = 16_384 / 5_762
-    job = eight_billion(
-        layout__strategy="fsdp", step__framework="torchtitan", precision__weights="float32", machine__gpu="H100-SXM", machine__gpus=8,
-        machine__nodes=16, machine__network_gbit_s=3200, machine__rdma=True,
-    )  # fmt: skip
-    found = exposed_seconds(step_collectives(job), fabric_of(job), PhaseSeconds(compute / 3, compute * 2 / 3))
-    assert found is not None
-    share = [end / (compute + end) for end in found]
-    assert share[0] <= 0.028 <= share[2]
-    assert 0 < share[1] < 0.028
+    shares = []
+    for nodes in (1, 16):
+        job = eight_billion(
+            layout__strategy="fsdp", step__framework="torchtitan", precision__weights="float32", machine__gpu="H100-SXM", machine__gpus=8,
+            machine__nodes=nodes, machine__network_gbit_s=3200, machine__rdma=True,
+        )  # fmt: skip
+        found = exposed_seconds(step_collectives(job), fabric_of(job), PhaseSeconds(compute / 3, compute * 2 / 3))
+        assert found is not None
+        shares.append([end / (compute + end) for end in found])
+    assert shares[1][0] <= 0.028 <= shares[1][2]
+    assert shares[1][1] - shares[0][1] == pytest.approx(0.028, abs=0.01)
+
+
+def test_the_slowest_of_many_is_slower() -> None:
+    """Exact means of the largest of n normal values: 0.564 of 2, 1.424 of 8, 2.508 of 100 (Harter 1961)."""
+    for gpus, mean, within in ((1, 0, 0), (2, 0.564, 0.05), (8, 1.424, 0.01), (100, 2.508, 0.01)):
+        assert slowest_of(gpus) == pytest.approx(mean, rel=within, abs=1e-9)
+
+
+def test_collectives_take_multiprocessors_from_what_they_hide_behind() -> None:
+    """One collective of 1 s beside 2 s of backward on one Hopper: nothing waits, 16 of 132 multiprocessors are gone for that second."""
+    one = Collective("", "all_gather", 1.0, 2, 2, 1, 1, "backward", True)
+    link = Fabric("", "Hopper", None, "gloo_tcp", "gloo_tcp", GBIT_BYTES, 1)
+    seconds = communication_seconds([one], link)
+    found = exposed_seconds([one], link, PhaseSeconds(1.0, 2.0))
+    assert seconds is not None and found is not None
+    assert found.likely == pytest.approx(16 / 132 * seconds.likely, rel=0.01)
 
 
 def test_bounds_run_from_all_overlapped_to_nothing_overlapped(eight_billion: Make) -> None:
@@ -90,7 +109,7 @@ def test_bounds_run_from_all_overlapped_to_nothing_overlapped(eight_billion: Mak
     assert talk is not None and found is not None
     assert found.low == pytest.approx(talk.low - 3.0)
     assert found.low < found.likely < found.high
-    assert found.high == pytest.approx(talk.high)
+    assert found.high == pytest.approx(talk.high + slowest_of(16) * spread_share().high * 3.0)
 
 
 def test_an_unknown_network_leaves_exposure_unknown(eight_billion: Make) -> None:

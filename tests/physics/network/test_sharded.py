@@ -75,6 +75,7 @@ def test_the_first_gather_and_the_last_reduction_have_nothing_beside_them(eight_
         ("gather the embedding", "forward", 1),
         ("reduce gradients of the embedding", "backward", 1),
         ("gather a block", "forward", 1),
+        ("reduce gradients of a block", "backward", 1),
     ]
 
 

@@ -32,6 +32,7 @@ class Fabric(NamedTuple):
     gpus_per_node: int
     why_unknown: tuple[str, ...] = ()
     """what is missing, in words"""
+    nodes: int = 1
 
     @property
     def node_gbit_s(self) -> float:
@@ -83,6 +84,7 @@ def fabric_of(job: Job) -> Fabric:
         node_bytes_per_second=None if machine.network_gbit_s is None else machine.network_gbit_s * GBIT_BYTES,
         gpus_per_node=machine.gpus,
         why_unknown=tuple(why),
+        nodes=machine.nodes,
     )
 
 

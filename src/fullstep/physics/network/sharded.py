@@ -41,11 +41,11 @@ def sharded_collectives(job: Job) -> Iterator[Collective]:
     first_block = True
     for place, unit in enumerate(units):
         group = shard_group(job, experts=unit.experts)
-        is_block = unit.what == "a block"
-        yield from _forward(unit, group, micro, exposed_first=place == 0 or (is_block and first_block))
-        first_block = first_block and not is_block
+        first = place == 0 or (unit.what == "a block" and first_block)
+        first_block = first_block and unit.what != "a block"
+        yield from _forward(unit, group, micro, exposed_first=first)
         yield from _again(job, unit, group, kept=kept.get(unit, 0), last_of_forward=_stays(unit))
-        yield from _reductions(job, unit, group, exposed=place == 0)
+        yield from _reductions(job, unit, group, exposed_last=first)
 
 
 def _stays(unit: Unit) -> bool:
@@ -78,21 +78,29 @@ def _again(job: Job, unit: Unit, group: Group, *, kept: int, last_of_forward: bo
         yield again._replace(what=f"gather {unit.what} to recompute it", times=micro * unit.recomputed)
 
 
-def _reductions(job: Job, unit: Unit, group: Group, *, exposed: bool) -> Iterator[Collective]:
-    """Reduce-scatter over the shards, and an all-reduce of each shard over its replicas. The first unit's comes when all else has ended."""
+def _reductions(job: Job, unit: Unit, group: Group, *, exposed_last: bool) -> Iterator[Collective]:
+    """Reduce-scatter over the shards, and an all-reduce of each shard over its replicas.
+
+    Those of the first block and the first unit come when all else has ended: only the embedding's backward, which is short, is left.
+    """
     layout, micro = job.layout, job.batch.accumulation
     syncs = micro if layout.sync_every_micro_batch else 1
     size = unit.trained_elements * reduce_bytes(job)
-    beside = not exposed and (prefetches_units(job) or layout.strategy == "zero3")
-    times, window = syncs * unit.copies, syncs / micro
+    beside = prefetches_units(job) or layout.strategy == "zero3"
+    window = syncs / micro
     if replicates_adapters(job):
         everybody = data_group(job)
+        times = syncs * unit.copies
         yield Collective(f"reduce gradients of {unit.what}", "all_reduce", size, *everybody, times, "backward", False, window)
         return
-    yield Collective(f"reduce gradients of {unit.what}", "reduce_scatter", size, *group, times, "backward", beside, window)
+    found = [Collective(f"reduce gradients of {unit.what}", "reduce_scatter", size, *group, syncs, "backward", beside, window)]
     if layout.data_parallel > layout.shards:
         what, replicas = f"reduce gradients of {unit.what} over replicas", replica_group(job)
-        yield Collective(what, "all_reduce", size / group.ranks, *replicas, times, "backward", beside, window)
+        found.append(Collective(what, "all_reduce", size / group.ranks, *replicas, syncs, "backward", beside, window))
+    for one in found:
+        if exposed_last:
+            yield one._replace(overlaps=False)
+        yield one._replace(times=syncs * (unit.copies - exposed_last))
 
 
 def kept_by_reuse(job: Job, units: tuple[Unit, ...]) -> dict[Unit, int]:
