@@ -120,6 +120,24 @@ def test_a_table_where_one_server_is_too_small_and_rows_run_out(sheet: Sheet) ->
     assert found.scaling[2].efficiency == pytest.approx(found.scaling[1].step.likely / (2 * found.scaling[2].step.likely))
 
 
+def test_as_many_nodes_as_are_fixed(sheet: Sheet) -> None:
+    """Two of them take 150 h at 10 Gbit/s; that one would take 100 is no option, and no reason against two."""
+    machine = {"nodes": 2, "network_gbit_s": 10}
+    found = planned(sheet, machine=machine, plan={"fixed": ["machine.nodes"]})
+    assert nodes_of(found) == {2} and found.scaling == []
+    assert found.verdict.answer == "several_servers" and "memory" not in found.verdict.sentence
+    assert found.verdict.reason.startswith("machine.nodes is fixed; ")
+    assert {out.limit for out in found.rejected} <= {"memory", "divisibility"}
+
+
+def test_a_hundred_thousand_servers(sheet: Sheet) -> None:
+    """Those whose rows can be divided are searched, and the search ends."""
+    found = planned(sheet, batch={"global_rows": 256}, goal={"max_nodes": 100_000}, machine={"network_gbit_s": 1000})
+    assert [row.nodes for row in found.scaling if row.trial is not None] == [1, 2, 4, 8, 16, 32]
+    assert found.scaling[-1].nodes == 100_000
+    assert found.spent < 1000
+
+
 def test_one_server_has_no_table(sheet: Sheet) -> None:
     assert planned(sheet).scaling == []
 

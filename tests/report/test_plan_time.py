@@ -56,6 +56,19 @@ def test_the_table_keeps_its_columns_on_narrow_paper(slow: Plan, width: int) -> 
     assert len({line.index(" h ") for line in figures}) == 1
 
 
+def test_what_cannot_be_divided_is_told_once(worksheet: Worksheet) -> None:
+    """32 rows over 64, 128 and 256 GPUs."""
+    lines = scaling_lines(planned(worksheet, goal__max_nodes=32, machine__network_gbit_s=1000).scaling, Paper(width=140))
+    assert [line.split()[0] for line in lines] == ["Scaling", "1", "2", "4", "8"]
+    assert lines[-1].startswith("    8 or more    32 rows per optimizer step cannot be divided over 64 ranks")
+
+
+def test_no_table_where_nothing_is_known(worksheet: Worksheet) -> None:
+    """Neither a time nor a line rate."""
+    untimed = plan(edit(worksheet, {"goal.max_nodes": 2, "batch.global_rows": 32, "batch.accumulation": None}), by_hand())
+    assert len(untimed.scaling) == 2 and scaling_lines(untimed.scaling, Paper()) == []
+
+
 def test_what_is_too_late_stands_in_one_line(slow: Plan) -> None:
     text = joined(slow)
     assert "Not too late: " in text and " 100.0 h" in text and "60 h there" in text

@@ -50,16 +50,24 @@ def hours_words(seconds: Bounds) -> str:
     """A run's time for people.
 
     >>> hours_words(Bounds(3600, 7200, 9000)), hours_words(Bounds.exact(1800))
-    ('2.0 h (1.0-2.5)', '0.5 h')
+    ('2.0 h (1.0-2.5)', '0.50 h')
     """
-    low, likely, high = (f"{end / HOUR_SECONDS:,.1f}" for end in seconds)
+    low, likely, high = hours_of(seconds)
     return f"{likely} h" if low == high else f"{likely} h ({low}-{high})"
+
+
+def hours_of(seconds: Bounds) -> tuple[str, str, str]:
+    """The bounds in hours, with a decimal more where they are short."""
+    digits = 1 if seconds.likely >= 2 * HOUR_SECONDS else 2
+    low, likely, high = (f"{end / HOUR_SECONDS:,.{digits}f}" for end in seconds)
+    return low, likely, high
 
 
 def deadline_words(deadline_seconds: float) -> str:
     """A deadline for people.
 
-    >>> deadline_words(48 * 3600), deadline_words(1.25 * 3600)
-    ('48 h', '1.25 h')
+    >>> deadline_words(48 * 3600), deadline_words(1.25 * 3600), deadline_words(1.8)
+    ('48 h', '1.25 h', '0.0005 h')
     """
-    return f"{deadline_seconds / HOUR_SECONDS:,.2f}".rstrip("0").rstrip(".") + " h"
+    hours = deadline_seconds / HOUR_SECONDS
+    return f"{hours:.3g} h" if hours < 1 else f"{hours:,.2f}".rstrip("0").rstrip(".") + " h"

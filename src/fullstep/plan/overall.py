@@ -59,7 +59,7 @@ def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]
     settle = None if best.ending is None or best.ending.is_sure else _measure_a_step(best)
     if best.job.machine.nodes > 1:
         fewer = [trial for trial in (*options, *aside.trials) if trial.fits and trial.job.machine.nodes < best.job.machine.nodes]
-        need, why = _several(fewer)
+        need, why = _several(best, fewer)
         doubtful = next((trial for trial in fewer if trial.ending is not None and trial.ending.state == "perhaps"), None)
         settle = _ask_for_the_network(best) or (settle if doubtful is None else _measure_a_step(doubtful))
         return PlanVerdict("several_servers", f"{why}; {reason}", f"{need}: {where}{ends}.{_network_words(best)}", settle)
@@ -77,8 +77,10 @@ def _tight(best: Trial, where: str) -> PlanVerdict:
     return PlanVerdict("undecided", reason, f"Not decidable yet: {where}; {reason}.", settle)
 
 
-def _several(fewer: Sequence[Trial]) -> tuple[str, str]:
+def _several(best: Trial, fewer: Sequence[Trial]) -> tuple[str, str]:
     """What several servers are needed for, and why those that fit on fewer nodes do not do: memory, time, or the optimizer's place."""
+    if "machine.nodes" in best.job.fixed:
+        return "So many servers are stated, and no other number was tried", "machine.nodes is fixed"
     if not fewer:
         return "Several servers are needed for the memory", "no layout fits on fewer nodes"
     if any(trial.ending is None or trial.ending.state in ("in_time", "open") for trial in fewer):
@@ -94,17 +96,17 @@ def _too_late(aside: Aside) -> PlanVerdict:
     closest = aside.trials[0]
     most = max(trial.job.machine.nodes for trial in aside.trials)
     up_to = "" if most == 1 else f" on up to {most} servers"
-    sentence = f"Nothing ends in time{up_to}: closest comes {_where(closest)}; {_takes(closest)}"
-    sentence += f"; {aside.hint or _servers_at_least(closest, most)}."
+    hint = aside.hint or _servers_at_least(closest, most)
+    sentence = f"Nothing ends in time{up_to}: closest comes {_where(closest)}; {_takes(closest)}{'; ' if hint else ''}{hint}."
     return PlanVerdict("nothing_fits", f"{_takes(closest)}; {closest.answer.memory.reason}", sentence, None)
 
 
 def _servers_at_least(trial: Trial, tried: int) -> str:
-    """How many servers it would take at least, by dividing the likely run over them."""
+    """How many servers it would take at least, by dividing the likely run over them; empty: so many were tried."""
     if trial.ending is None or trial.ending.seconds is None:
-        return "how long it takes is not known"
+        return ""
     least = math.ceil(trial.job.machine.nodes * trial.ending.seconds.likely / trial.ending.deadline_seconds)
-    return f"at least {least} servers would be needed" if least > tried else "more servers do not help"
+    return f"at least {least:,} servers would be needed" if least > tried else ""
 
 
 def _takes(trial: Trial) -> str:

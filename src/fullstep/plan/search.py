@@ -19,8 +19,10 @@ from fullstep.plan.savers import level_words
 from fullstep.plan.scaling import ScalingRow, scaling
 from fullstep.plan.set_aside import Aside, rejected_for_time, set_aside, sifted
 from fullstep.plan.timer import Clock, Timer
-from fullstep.plan.trial import Size, Trial, Workbench
+from fullstep.plan.trial import BUDGET, Size, Trial, Workbench
 
+_COUNTS_IN_BUDGET, _PER_COUNT, _COUNTS = 3, 60, 8
+"""numbers of nodes for which a budget is enough; estimates for each one more; numbers of nodes that are searched at most"""
 _TRIMMED = 6
 """best options for which it is worth finding out which free savers they do not need"""
 
@@ -66,7 +68,7 @@ def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None) -> Plan:
     Raises:
         InputError: the worksheet as written is at fault
     """
-    bench, timer = Workbench(worksheet, size), Timer(clock)
+    bench, timer = _workbench(worksheet, size), Timer(clock)
     as_written = timer(bench.as_written)
     if as_written.job.machine.usable_bytes is None and bench.may_change("machine.gpu"):
         found = search_cards(bench, timer)
@@ -78,10 +80,22 @@ def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None) -> Plan:
     return made._replace(scaling=_scaled(bench, timer, searched, options), spent=bench.spent)
 
 
+def _workbench(worksheet: Worksheet, size: Size) -> Workbench:
+    """With room for as many numbers of nodes as the worksheet allows, up to 128 and more."""
+    bench = Workbench(worksheet, size)
+    counts = min(len(_counts(bench)), _COUNTS)
+    return bench if counts <= _COUNTS_IN_BUDGET else Workbench(worksheet, size, BUDGET + _PER_COUNT * (counts - _COUNTS_IN_BUDGET))
+
+
+def _counts(bench: Workbench) -> list[int]:
+    """Numbers of nodes that the worksheet allows, ascending."""
+    return [nodes for nodes in node_counts(bench.as_written.job) if bench.allows(bench.needed({"machine.nodes": nodes}))]
+
+
 def _search_nodes(bench: Workbench, timer: Timer) -> _Searched:
     """One server first, then more: until something fits in memory and ends in time, on as many as the worksheet offers."""
     searched = _Searched({}, {})
-    for nodes in node_counts(bench.as_written.job):
+    for nodes in _counts(bench):
         _search_on(bench, timer, nodes, searched)
         enough = any(trial.fits and not trial.may_be_late for trial in searched.trials[nodes])
         if enough and nodes >= bench.as_written.job.machine.nodes:
@@ -118,14 +132,14 @@ def _concluded(bench: Workbench, timer: Timer, trials: Sequence[Trial], options:
 
 def _scaled(bench: Workbench, timer: Timer, searched: _Searched, options: Sequence[Trial]) -> list[ScalingRow]:
     """The table for all numbers of nodes: those that decided nothing are searched for it, as far as the budget goes."""
-    for nodes in node_counts(bench.as_written.job):
+    for nodes in _counts(bench):
         if nodes not in searched.trials and not bench.exhausted:
             _search_on(bench, timer, nodes, searched)
     known = {trial.job.machine.nodes for trial in options}
     return scaling(
         {
             nodes: [trial for trial in options if trial.job.machine.nodes == nodes] if nodes in known else searched.trials.get(nodes, [])
-            for nodes in node_counts(bench.as_written.job)
+            for nodes in _counts(bench)
         },
         searched.ruled_out,
     )

@@ -32,7 +32,7 @@ class Sifted(NamedTuple):
     late: list[Trial]
     """even at the low bound they end after the deadline"""
     slower: list[Trial]
-    """on so many nodes even the fastest is slower than on fewer, because of the network"""
+    """on so many nodes the best is slower than on fewer, because of the network"""
 
 
 def sifted(trials: Iterable[Trial]) -> Sifted:
@@ -53,7 +53,7 @@ def sifted(trials: Iterable[Trial]) -> Sifted:
 def set_aside(found: Sifted, timer: Timer) -> Aside:
     """What was sifted out, best first."""
     trials = ordered([*found.late, *found.slower])
-    fastest = fastest_by_nodes(trials)
+    fastest = best_by_nodes(trials)
     trials.sort(key=lambda trial: _pace(fastest[_nodes(trial)]) if _nodes(trial) in fastest else math.inf)
     return Aside(trials, next((words for nodes in sorted(fastest) if (words := _faster_network_words(fastest[nodes], timer))), ""))
 
@@ -71,10 +71,10 @@ def _faster_network_words(trial: Trial, timer: Timer) -> str:
 
 
 def nodes_in_vain(trials: Sequence[Trial]) -> set[int]:
-    """Numbers of nodes on which the fastest step takes no less than on fewer, and would take less if all communication were hidden."""
+    """Numbers of nodes whose best layout is no faster than that of fewer, and would be if all its communication were hidden."""
     best: tuple[float, int] | None = None
     useless: set[int] = set()
-    for nodes, trial in sorted(fastest_by_nodes(trials).items()):
+    for nodes, trial in sorted(best_by_nodes(trials).items()):
         seconds = _pace(trial)
         if best is not None and seconds >= best[0]:
             if seconds * (1 - exposed_share(trial)) < best[0]:
@@ -84,12 +84,12 @@ def nodes_in_vain(trials: Sequence[Trial]) -> set[int]:
     return useless
 
 
-def fastest_by_nodes(trials: Iterable[Trial]) -> dict[int, Trial]:
-    """Of what fits and whose time is known, the fastest on each number of nodes."""
+def best_by_nodes(trials: Iterable[Trial]) -> dict[int, Trial]:
+    """Of what fits and whose time is known, what comes first on each number of nodes."""
     found: dict[int, Trial] = {}
-    for trial in trials:
+    for trial in ordered(trials):
         nodes = trial.job.machine.nodes
-        if trial.fits and step_seconds(trial) is not None and (nodes not in found or _pace(trial) < _pace(found[nodes])):
+        if trial.fits and step_seconds(trial) is not None and nodes not in found:
             found[nodes] = trial
     return found
 
@@ -106,7 +106,7 @@ def rejected_for_time(aside: Sifted, options: Sequence[Trial], written_nodes: in
     late = sorted(aside.late, key=_layout_on)
     records = [_too_late(list(group), options, written_nodes) for _, group in groupby(late, key=_layout_on)]
     records.sort(key=lambda record: record.needed or 0.0)
-    fastest = fastest_by_nodes((*options, *aside.late, *aside.slower))
+    fastest = best_by_nodes((*options, *aside.late, *aside.slower))
     by_nodes = groupby(sorted(aside.slower, key=_nodes), key=_nodes)
     return records + [_in_vain(nodes, len(list(group)), fastest, timer) for nodes, group in by_nodes]
 

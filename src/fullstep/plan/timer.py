@@ -54,9 +54,9 @@ class Timer:
 
 
 def needed_gbit_s(trial: Trial) -> float | None:
-    """The likely line rate per node that keeps communication under a tenth of the step, in whole Gbit/s; None: not known, or none is."""
+    """The likely line rate per node that keeps communication under a tenth of the step, in whole Gbit/s; None: none is needed, or known."""
     timing = trial.answer.timing
-    rate = None if timing is None or timing.traffic is None else timing.traffic.required_gbit_s_per_node
+    rate = None if timing is None or timing.traffic is None or trial.job.machine.nodes == 1 else timing.traffic.required_gbit_s_per_node
     return None if rate is None else float(max(1, math.ceil(rate.likely)))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from fullstep.ledger import StepTime, Traffic
-from fullstep.plan.deadline import HOUR_SECONDS, hours_words
+from fullstep.plan.deadline import hours_of, hours_words
 from fullstep.plan.layouts import layout_name
 from fullstep.plan.savers import level_words
 from fullstep.plan.scaling import ScalingRow
@@ -15,6 +16,9 @@ from fullstep.plan.timer import needed_gbit_s
 from fullstep.plan.trial import Trial
 from fullstep.quantities import Bounds
 from fullstep.report.paper import LABEL_WIDTH, Paper
+
+_MANY = 10_000
+"""servers from which on the column has no room for the word"""
 
 
 def scaling_row_as_dict(row: ScalingRow) -> dict[str, Any]:
@@ -39,18 +43,25 @@ def scaling_row_as_dict(row: ScalingRow) -> dict[str, Any]:
 
 def scaling_lines(rows: Sequence[ScalingRow], paper: Paper) -> list[str]:
     """A line for each number of servers: hours of the run, or seconds of a step where no data set is stated."""
-    if not rows:
+    if not any(row.trial is not None and (row.step is not None or needed_gbit_s(row.trial) is not None) for row in rows):
         return []
     of_run = any(row.run is not None for row in rows)
     head = f"{'run' if of_run else 'step':>7} {'low-high':>15}  {'efficiency':>10}  {'not hidden':>10}  layout"
     lines = paper.entry("Scaling", head)
-    for row in rows:
+    told = len(rows) - _alike_at_the_end(rows)
+    for place, row in enumerate(rows[: told + 1]):
+        label = f"  {row.nodes:,} or more" if place == told and told < len(rows) - 1 else f"  {_servers(row.nodes)}"
         figures, layout = _row_words(row, of_run)
         if len(figures) + len(layout) > paper.width - LABEL_WIDTH - 4 or not figures:
-            lines += paper.entry(f"  {_servers(row.nodes)}", figures or layout) + (paper.entry("", layout) if figures else [])
+            lines += paper.entry(label, figures or layout) + (paper.entry("", layout) if figures else [])
         else:
-            lines += paper.entry(f"  {_servers(row.nodes)}", f"{figures}  {layout}")
+            lines += paper.entry(label, f"{figures}  {layout}")
     return lines
+
+
+def _alike_at_the_end(rows: Sequence[ScalingRow]) -> int:
+    """Rows at the end on which nothing runs: the first of them speaks for all, with its own reason."""
+    return sum(1 for _ in takewhile(lambda row: row.trial is None, reversed(rows)))
 
 
 def _row_words(row: ScalingRow, of_run: bool) -> tuple[str, str]:
@@ -80,7 +91,7 @@ def _condition_words(trial: Trial) -> str:
 def _columns(seconds: Bounds, of_run: bool) -> tuple[str, str]:
     """The likely value with its unit, and the bounds."""
     if of_run:
-        low, likely, high = (f"{end / HOUR_SECONDS:,.1f}" for end in seconds)
+        low, likely, high = hours_of(seconds)
         return f"{likely} h", f"{low}-{high} h"
     low, likely, high = (f"{end:,.2f}" for end in seconds)
     return f"{likely} s", f"{low}-{high} s"
@@ -94,7 +105,7 @@ def _layout_words(row: ScalingRow) -> str:
 
 
 def _servers(nodes: int) -> str:
-    return "1 server" if nodes == 1 else f"{nodes} servers"
+    return "1 server" if nodes == 1 else f"{nodes} servers" if nodes < _MANY else f"{nodes:,}"
 
 
 def _step_of(row: ScalingRow) -> StepTime | None:
