@@ -59,5 +59,13 @@ def test_megatrons_optimizer_within_a_node_reduces_shards_between_nodes(eight_bi
     assert between == pytest.approx(2 * 3 / 4 * PARAMETERS * 4 / 8, rel=1e-9)
 
 
+def test_torchs_optimizer_broadcasts_tensor_by_tensor(eight_billion: Make) -> None:
+    """291 tensors of Llama-3.1-8B: 9 in each of 32 blocks, and three."""
+    job = eight_billion(layout__strategy="zero1", layout__implementation="torch", **EIGHT)
+    stepped = [one for one in step_collectives(job) if one.phase == "after_backward"]
+    assert sum(one.times for one in stepped) == 291
+    assert sum(one.times * one.payload_bytes for one in stepped) == pytest.approx(2 * PARAMETERS)
+
+
 def test_nothing_is_exchanged_on_one_gpu(eight_billion: Make) -> None:
     assert step_collectives(eight_billion(machine__gpu="H100-SXM", machine__gpus=1)) == ()

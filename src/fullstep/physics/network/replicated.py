@@ -19,6 +19,9 @@ DDP_FIRST_BUCKET_BYTES = 2**20
 DDP_BUCKET_BYTES = 25 * 2**20
 """DistributedDataParallel's bucket_cap_mb"""
 
+OUTSIDE = frozenset(("the root", "the embedding", "norm and head"))
+"""units that are no block"""
+
 
 def bucket_sizes(parameters: list[float], cap_bytes: float) -> list[float]:
     """Buckets as DDP fills them [bytes]: a parameter joins the open bucket, which closes once it has reached its limit.
@@ -125,6 +128,9 @@ def zero_collectives(job: Job) -> Iterator[Collective]:
     Source:
         DeepSpeed, runtime/zero/stage_1_and_2.py, average_tensor and allreduce_and_scatter; Megatron-LM, distrib_optimizer.py;
         torch.distributed.optim.ZeroRedundancyOptimizer, counted at the boundary of hosts within 0.2 %
+
+    Valid:
+        torch's broadcasts, one for each tensor, are written as gathers of as many bytes: a ring takes as many steps for either
     """
     micro = job.batch.accumulation
     syncs = micro if job.layout.sync_every_micro_batch else 1
@@ -145,8 +151,26 @@ def zero_collectives(job: Job) -> Iterator[Collective]:
         if scatters and job.layout.data_parallel > job.layout.shards:
             replicas = replica_group(job)
             yield Collective(f"{what} over replicas", "all_reduce", kept, *replicas, syncs * calls, "backward", beside, window)
-        stepped = elements * _trained_bytes(job)
-        yield Collective(f"gather stepped weights of {unit.what}", "all_gather", stepped, *shards, calls, "after_backward", False)
+        stepped, tensors = elements * _trained_bytes(job), _broadcast_tensors(job, unit)
+        what = f"gather stepped weights of {unit.what}"
+        yield Collective(what, "all_gather", stepped / tensors, *shards, calls * tensors, "after_backward", False)
+
+
+def _broadcast_tensors(job: Job, unit: Unit) -> int:
+    """Into how many calls the gather of a unit falls: under torch its tensors, each broadcast by the rank that stepped on it; else 1.
+
+    A block has a weight per product and two norms, or two adapters per product; embedding, last norm and head lie outside.
+
+    Source:
+        torch.distributed.optim.ZeroRedundancyOptimizer, _broadcast_params_from_rank (parameters_as_bucket_view false, the default)
+    """
+    if job.layout.implementation != "torch":
+        return 1
+    kinds = stage_of(job).layers
+    products = round(sum(len(job.shape.blocks[kind].linears) for kind in kinds) / len(kinds))
+    if job.method.kind != "full":
+        return 2 * products
+    return products + 2 if unit.what not in OUTSIDE else 3
 
 
 def _buckets(job: Job, unit: Unit) -> tuple[int, float]:
