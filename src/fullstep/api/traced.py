@@ -102,6 +102,8 @@ def snapshot_fault(path: Path) -> Fault | None:
 def _snapshot_fault(path: Path) -> Fault | None:
     with suppress(FileNotFoundError, NotADirectoryError):
         path.stat()  # says what is wrong with a name, where the questions below only say no
+    if path.is_fifo():
+        return Fault("--snapshot", f'"{path}" is a pipe, which waits for a reader', "a file")
     if path.is_dir():
         return Fault("--snapshot", f'"{path}" is a folder', "a file", f"For example {path / 'snapshot.pickle'}.")
     if not path.parent.is_dir():

@@ -93,4 +93,4 @@ def test_quantized_units_travel_as_they_are_stored(eight_billion: Make) -> None:
     job = eight_billion(method__kind="qlora", layout__strategy="fsdp", machine__gpus=8)
     weights: Any = weight_bytes(job)
     assert gathered(job).blocks[0] == pytest.approx(weights.per_block[0] + 2 * trainable(job).adapters_per_block[0])
-    assert gathered(job).root == weights.outside
+    assert gathered(job).root == weights.outside / 2  # stored in float32, gathered in 16 bits

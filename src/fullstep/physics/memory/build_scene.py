@@ -18,6 +18,7 @@ from fullstep.physics.memory.besides import (
 from fullstep.physics.memory.block import block_profile
 from fullstep.physics.memory.choices import (
     FUSED_KERNELS,
+    adapter_kernels,
     block_kernels,
     compute_bytes,
     loss_habit,
@@ -255,7 +256,7 @@ def retains_inputs(job: Job) -> bool:
 
 
 def _selective_kept(job: Job, block: Block, compute: int) -> float:
-    """Selective checkpointing keeps the block's input and the outputs of attention and of matrix products.
+    """Selective checkpointing keeps the block's input and the outputs of attention and of matrix products, those of adapters among them.
 
     torchtitan keeps every second product (its ``_apply_ac_to_transformer_block`` counts them).
     """
@@ -266,4 +267,15 @@ def _selective_kept(job: Job, block: Block, compute: int) -> float:
     if job.step.framework == "torchtitan":
         widths = widths[::2]
     attention = block.attention.heads * (block.attention.value_head_dim * compute + 4)
-    return float(job.batch.tokens * (sum(widths) * compute + attention)) + _stream(job)
+    return float(job.batch.tokens * (sum(widths) * compute + attention + _adapters_kept(job, block))) + _stream(job)
+
+
+def _adapters_kept(job: Job, block: Block) -> float:
+    """Both products of every low-rank adapter of a block, ``rank + outputs`` elements a token [bytes per token]."""
+    method, kernels = job.method, adapter_kernels(job)
+    if kernels is None or not method.is_low_rank:
+        return 0.0
+    inner = compute_bytes(job) if job.precision.autocast else kernels.element_bytes
+    routed = max(1, block.feed_forward.experts_per_token)
+    found = [linear for linear in block.linears if linear.adapter_target in method.targets]
+    return float(sum((routed if linear.copies > 1 else 1) * (method.rank + linear.outputs) for linear in found) * inner)

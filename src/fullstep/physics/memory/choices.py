@@ -33,11 +33,20 @@ def compute_bytes(job: Job) -> int:
     Example: float32 weights under bfloat16 autocast 2; the same without autocast 4.
     """
     precision = job.precision
-    if job.method.upcast_unquantized and not precision.autocast:
+    if is_upcast(job) and not precision.autocast:
         return FLOAT32  # 4-bit layers give back their input's dtype, and everything around them is float32
     lowers = precision.autocast or precision.master_weights or job.layout.divides_parameters
     name = precision.compute if lowers or job.method.is_quantized else precision.weights
     return 2 if name == "fp8" else DTYPE_BYTES[name]
+
+
+def is_upcast(job: Job) -> bool:
+    """What is not packed around 4-bit layers computes in float32. FSDP stores it so, and gathers it in the compute dtype.
+
+    Source:
+        peft, prepare_model_for_kbit_training; torch.distributed.fsdp, MixedPrecisionPolicy(param_dtype)
+    """
+    return job.method.is_quantized and job.method.upcast_unquantized and not job.layout.is_fsdp
 
 
 def residual_bytes(job: Job) -> int:
@@ -49,9 +58,9 @@ def residual_bytes(job: Job) -> int:
     Source:
         torch.autocast: embedding and addition are on none of its lists; peft's prepare_model_for_kbit_training
     """
-    precision, method = job.precision, job.method
-    if method.is_quantized and method.upcast_unquantized:
-        return 4
+    precision = job.precision
+    if is_upcast(job):
+        return FLOAT32
     if precision.autocast and not job.layout.divides_parameters:
         return max(DTYPE_BYTES[precision.weights], compute_bytes(job))
     return compute_bytes(job)
@@ -103,7 +112,7 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         trains_weights=method.kind == "full",
         new_gradient=new,
         gradient_work=work,
-        adapter=_adapter_kernels(job),
+        adapter=adapter_kernels(job),
         quantized=method.is_quantized,
         quantized_keeps_input=step.framework == "litgpt",
         attention=kernel,
@@ -127,7 +136,7 @@ def block_kernels(job: Job, block: Block) -> Kernels:
 
 def _stored_bytes(job: Job, compute: int) -> int:
     """Bytes per element of the weights as a block reads them: what FSDP gathered, or what was upcast around 4-bit layers."""
-    if job.method.is_quantized and job.method.upcast_unquantized:
+    if is_upcast(job):
         return FLOAT32
     stored = DTYPE_BYTES[job.precision.weights]
     return min(stored, compute) if job.layout.is_fsdp else stored
@@ -157,18 +166,20 @@ def gradient_sizes(job: Job) -> tuple[int, int]:
     return kept, copies
 
 
-def _adapter_kernels(job: Job) -> AdapterKernels | None:
+def adapter_kernels(job: Job) -> AdapterKernels | None:
+    """What adapters do to a block's operations; None for full fine-tuning."""
     method, precision = job.method, job.precision
     if method.kind == "full":
         return None
     width = DTYPE_BYTES[precision.adapters]
     quantized = method.is_quantized
+    gathered = job.layout.is_fsdp and job.layout.implementation == "fsdp2" and job.layout.shards > 1
     return AdapterKernels(
         kind=method.kind,
         rank=method.rank,
         targets=frozenset(method.targets),
         dropout=method.dropout > 0,
-        element_bytes=width,
+        element_bytes=min(width, compute_bytes(job)) if gathered else width,
         new_gradient=width,
         casts_input=not (quantized and precision.autocast),
     )

@@ -20,7 +20,7 @@ class AdapterKernels(NamedTuple):
     targets: frozenset[str]
     dropout: bool
     element_bytes: int
-    """of adapter weights"""
+    """of adapter weights as a block reads them: FSDP2 gathers a block's in the compute dtype, FSDP1 gathers each after peft saw its own"""
     new_gradient: int
     """as in Kernels"""
     casts_input: bool

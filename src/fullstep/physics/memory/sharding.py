@@ -182,7 +182,8 @@ def units(job: Job, weights: WeightBytes, trains: Trainable) -> Units:
     else:
         gradients = tuple(float(count * adapter_gathered) for count in trains.adapters_per_block)
         root_gradients = float(trains.modules * gathered)
-    root = weights.outside * (1.0 if job.method.is_quantized and job.method.upcast_unquantized else ratio)
+    upcast = job.method.is_quantized and job.method.upcast_unquantized
+    root = weights.outside * (gathered / DTYPE_BYTES["float32"] if upcast and job.layout.is_fsdp else 1.0 if upcast else ratio)
     return Units(
         root=root + weights.modules * ratio,
         blocks=blocks,

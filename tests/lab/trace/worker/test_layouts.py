@@ -112,3 +112,9 @@ def test_a_plan_that_names_a_tied_parameter_is_refused(ask: Any) -> None:
     config = {**SMALL, "model_type": "qwen3", "tie_word_embeddings": True}
     answer = ask({**sheet(2, {"strategy": "fsdp", "tensor": 2}), "model": {"config": config}})
     assert "lm_head.weight, which is tied" in answer["unsupported"][0]["found"]
+
+
+def test_two_dtypes_in_one_unit_are_refused_by_their_keys(ask: Any) -> None:
+    """peft keeps a copy of a module that trains beside the adapter, in 16 bits, in the unit of float32 adapters."""
+    found = ask(sheet(2, {"strategy": "fsdp"}, method={"kind": "lora", "train_modules": ["up_proj"]}))
+    assert found["unsupported"][0]["where"] == "precision.adapters"

@@ -193,3 +193,11 @@ def test_experts_that_another_version_would_pack_are_refused(ask: Any, traced: A
 def test_another_version_of_the_classes_is_told(framework: str, version: str, told: bool, traced: Any) -> None:
     found = traced(worksheet(step={"framework": framework, "framework_version": version}))
     assert any(version in text for code, text in found.notes if code == "F123") is told
+
+
+def test_packed_weights_stay_packed_where_they_pass_for_16_bits(traced: Any) -> None:
+    """FSDP stores them so; only a shard of the embedding (tied) grows: those of norms take one place of 512 bytes in either dtype."""
+    sections: dict[str, Any] = {"layout": {"strategy": "fsdp"}, "machine": {"gpu": "L40S", "gpus": 2}}
+    methods = ({"kind": "qlora", "upcast_unquantized": value} for value in (True, False))
+    upcast, plain = (_weight_bytes(traced(worksheet(method=method, **sections))) for method in methods)
+    assert upcast - plain == 2 * 500 * 256 // 2

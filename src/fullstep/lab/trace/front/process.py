@@ -22,7 +22,7 @@ WORKER: Sequence[str] = ("-P", "-m", "fullstep.lab.trace.worker")
 """arguments of Python; ``-P``: nothing in the current folder stands in for a library"""
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false",
-    "CUDA_VISIBLE_DEVICES": "",
+    "CUDA_VISIBLE_DEVICES": "", "PYTHONOPTIMIZE": "",
 }  # fmt: skip
 REPORT = "Please report this with the worksheet."
 _ANSWERS = ("trace", "faults", "unsupported", "crash")

@@ -10,6 +10,8 @@ import gc
 import json
 import os
 import sys
+import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -28,6 +30,7 @@ def main() -> None:
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     say({"progress": "loading torch and transformers"})
     if "--many" in sys.argv[1:]:
         _load_libraries()
@@ -40,6 +43,13 @@ def main() -> None:
         _answer_or_crash(sys.stdin.read(), say)
     sys.stderr.flush()
     os._exit(0)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Nobody waits for an answer when the process that asked was killed."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _load_libraries() -> None:

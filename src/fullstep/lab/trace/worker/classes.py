@@ -24,12 +24,14 @@ MOST_MODULES = 100_000
 MOST_PARAMETERS = 10**15
 """beyond it the bytes of a step soon do not fit into 64 bits"""
 _SIZE = re.compile(r"(^|_)(size|dim|heads?|layers?|experts|rank|embeddings|embd?|positions|inner|model|ff)$|^(n|num)_")
-_OF_NO_CLASS = ("architectures", "auto_map", "quantization_config", "torch_dtype", "dtype")
-"""keys of a config that say nothing about the shape of the model: remote code, and how it was stored"""
+_OF_NO_CLASS = ("architectures", "auto_map", "quantization_config", "torch_dtype", "dtype", "num_labels", "id2label", "label2id")
+"""keys of a config that say nothing about the shape of the model: remote code, how it was stored, what a classifier tells apart"""
 _NEEDS_VALUES = ("DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedFakeTensorException")
 _SAYS_SO = ("data-dependent", "data pointer", "invalid values: FakeTensor")
 _TRANSFORMERS = "/transformers/"
 _OWN = str(Path(__file__).parents[3])
+_TWO_DTYPES = "uniform original parameter dtype"
+"""what FSDP says. Source: torch.distributed.fsdp._fully_shard, _fsdp_param_group.py"""
 _LONGEST = 240
 
 
@@ -200,6 +202,12 @@ def faults_of_class(model: nn.Module) -> Iterator[None]:
         yield
     except FullstepError:
         raise
+    except AssertionError as error:
+        if _TWO_DTYPES not in str(error):
+            raise
+        found = f"one unit of FSDP would hold weights of two dtypes, which it refuses: {_in_one_line(error)}"
+        remedy = "Or train no module beside the adapter (method.train_modules)."
+        raise UnsupportedError(Fault("precision.adapters", found, "the dtype of the weights", remedy)) from error
     except CheckpointError as error:
         found = f"of this program torch refuses, since it meets other tensors than forward did: {_in_one_line(error)}"
         raise UnsupportedError(Fault("step.activation_checkpointing", found, "none", "Or precision.autocast = true.")) from error

@@ -14,7 +14,7 @@ from fullstep.errors import Fault, UnsupportedError
 from fullstep.job.job import Settings
 from fullstep.lab.trace.front.limits import FOUR_BIT
 from fullstep.lab.trace.worker.adapters import adapter_config, config_class, give_what_it_asks_for
-from fullstep.lab.trace.worker.four_bit import quantize
+from fullstep.lab.trace.worker.four_bit import PackedLinear, quantize
 from fullstep.lab.trace.worker.frameworks import asked_transformers, recomputes_reentrantly, recomputes_units
 from fullstep.lab.trace.worker.model import DTYPES
 
@@ -117,9 +117,10 @@ def _four_bit(model: nn.Module, settings: Settings) -> None:
         found = f"{'.'.join(map(str, asked))}, which packs every expert; transformers {version('transformers')} has them as one parameter"
         allowed = f"transformers {_STACKS_EXPERTS[0]}, which leaves the experts unpacked, or none"
         raise UnsupportedError(Fault("step.framework_version", found, allowed, "`fullstep estimate` covers both."))
+    packed = {id(module.weight) for module in model.modules() if isinstance(module, PackedLinear)}  # may pass for a 16-bit dtype
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-        if method.upcast_unquantized and parameter.dtype in (torch.float16, torch.bfloat16):
+        if method.upcast_unquantized and id(parameter) not in packed and parameter.dtype in (torch.float16, torch.bfloat16):
             parameter.data = parameter.data.to(torch.float32)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+from fullstep.errors import Fault, InputError
 from fullstep.job import Settings
 from fullstep.job.outside import outside_allocator
 from fullstep.lab.allocator import AllocatorSettings, Event, Frame, OutOfMemory, Replay, replay, write_snapshot
@@ -41,7 +42,11 @@ def result_of(stream: Stream, blocks: Blocks, sizes: Sizes, settings: Settings, 
         records = [stream.tensors[which] for which, _, _ in events]
         known: dict[object, tuple[Frame, ...]] = {}
         frames = [known.setdefault((record.line, record.operation, record.module), _frames(record)) for record in records]
-        write_snapshot(Path(snapshot), events, allocator, frames=frames, categories=[record.holding for record in records])
+        try:
+            write_snapshot(Path(snapshot), events, allocator, frames=frames, categories=[record.holding for record in records])
+        except OSError as error:
+            why = f"cannot be written: {error.strerror or error}"
+            raise InputError(Fault("--snapshot", why, "a file in a folder with room for it")) from error
     return Trace(
         parameters=sizes.parameters,
         trainable_parameters=sizes.trainable_parameters,
