@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from fullstep.hardware.links import achieved_share
 from fullstep.job import Job
 from fullstep.ledger import Answer, Run, StepTime, Timing, Traffic
 from fullstep.physics.network.collective import sent_bytes_per_gpu_per_step
 from fullstep.physics.network.fabric import fabric_of
-from fullstep.physics.network.required import required_network
+from fullstep.physics.network.required import required_from_measurement, required_network
 from fullstep.physics.network.traffic import step_collectives
 from fullstep.physics.timing.compute import compute_parts
 from fullstep.physics.timing.run import run_time
@@ -30,15 +31,35 @@ def traffic_of(job: Job) -> Traffic:
     """Bytes that one GPU sends per optimizer step, and the network that this needs between nodes."""
     collectives = step_collectives(job)
     sent = sent_bytes_per_gpu_per_step(collectives)
-    parts = compute_parts(job)
-    rate, why = (Bounds.exact(0.0), "") if job.machine.nodes == 1 else (None, why_no_step_time(job))
-    if job.machine.nodes > 1 and parts is not None:
+    measured = _measured_rate(job, sent.between_nodes * job.machine.gpus)
+    rate, why = (Bounds.exact(0.0), "") if job.machine.nodes == 1 else (measured, "" if measured else why_no_step_time(job))
+    if job.machine.nodes > 1 and measured is None and (parts := compute_parts(job)) is not None:
         needed = required_network(collectives, fabric_of(job), phase_seconds(job, parts))
         rate, why = needed.gbit_s_per_node, needed.why
     return Traffic(
-        evidence="estimated", inside_node_bytes=sent.inside_node, between_nodes_bytes=sent.between_nodes,
-        required_gbit_s_per_node=rate, why_no_rate=why,
-    )  # fmt: skip
+        evidence="estimated" if measured is None else "measured",
+        inside_node_bytes=sent.inside_node,
+        between_nodes_bytes=sent.between_nodes,
+        required_gbit_s_per_node=rate,
+        why_no_rate=why,
+    )
+
+
+def _measured_rate(job: Job, node_bytes: float) -> Bounds | None:
+    """The line rate that a pilot's step asks for [Gbit/s]; None: it did not measure what was exposed, or on which network."""
+    measured, machine = job.measured, job.machine
+    if machine.nodes == 1 or not {"step_seconds", "exposed_communication_fraction"} <= measured.keys() or machine.network_gbit_s is None:
+        return None
+    shares = achieved_share("rdma" if machine.rdma else "tcp", "", "all_gather", machine.network_gbit_s)
+    found = [
+        required_from_measurement(
+            node_bytes=node_bytes, line_gbit_s=machine.network_gbit_s, step_seconds=measured["step_seconds"],
+            measured_share=measured["exposed_communication_fraction"], achieved=share,
+        )
+        for share in shares
+    ]  # fmt: skip
+    known = sorted(rate for rate in found if rate is not None)
+    return Bounds(known[0], known[1], known[2]) if len(known) == len(found) else None
 
 
 def _outranked(step: StepTime | None, job: Job) -> StepTime | None:

@@ -1,0 +1,52 @@
+"""Time and traffic beside memory: what a pilot measured outranks what the formulas say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fullstep.api.answer import answer_of
+from fullstep.hardware.links import achieved_share
+from fullstep.job import Job, complete, worksheet_from_mapping
+from fullstep.ledger import Timing
+from fullstep.physics.network.required import required_from_measurement
+
+NETWORK = {"gpu": "H100-SXM", "gpus": 8, "nodes": 2, "network_gbit_s": 100, "rdma": True}
+
+
+def job(**sections: Any) -> Job:
+    return complete(worksheet_from_mapping({"model": {"name": "meta-llama/Llama-3.1-8B"}, "machine": NETWORK, **sections}))
+
+
+def timing(**sections: Any) -> Timing:
+    found = answer_of(job(**sections)).timing
+    assert found is not None
+    return found
+
+
+def test_a_measured_step_outranks_and_its_rates_follow() -> None:
+    told, measured = timing().step, timing(measured={"step_seconds": 3.0}, data={"steps": 100})
+    assert told is not None and measured.step is not None and measured.run is not None
+    assert measured.step.evidence == "measured" and measured.step.seconds == (3.0, 3.0, 3.0)
+    assert measured.step.tokens_per_second_per_gpu.likely == pytest.approx(2048 / 3.0)
+    assert measured.run.seconds.likely == pytest.approx(300)
+    assert measured.step.parts == ()
+
+
+def test_a_measured_share_says_which_network_is_needed() -> None:
+    pilot = {"step_seconds": 6.0, "exposed_communication_fraction": 0.5}
+    found = timing(measured=pilot).traffic
+    assert found is not None and found.evidence == "measured" and found.required_gbit_s_per_node is not None
+    want = required_from_measurement(
+        node_bytes=8 * found.between_nodes_bytes, line_gbit_s=100, step_seconds=6.0, measured_share=0.5,
+        achieved=achieved_share("rdma", "", "all_gather", 100).likely,
+    )  # fmt: skip
+    assert want is not None and found.required_gbit_s_per_node.low <= want <= found.required_gbit_s_per_node.high
+
+
+def test_without_a_network_the_step_is_open_and_the_rate_is_named() -> None:
+    unknown = timing(machine={"gpu": "H100-SXM", "gpus": 8, "nodes": 2})
+    assert unknown.step is None and unknown.traffic is not None
+    assert dict(unknown.open)["step"] == "machine.network_gbit_s is not stated: what joins the nodes is not known"
+    assert unknown.traffic.required_gbit_s_per_node is not None and unknown.traffic.required_gbit_s_per_node.likely > 0
