@@ -46,7 +46,15 @@ def test_a_measured_share_says_which_network_is_needed() -> None:
 
 
 def test_without_a_network_the_step_is_open_and_the_rate_is_named() -> None:
-    unknown = timing(machine={"gpu": "H100-SXM", "gpus": 8, "nodes": 2})
+    unknown = timing(machine={"gpu": "H100-SXM", "gpus": 8, "nodes": 2}, batch={"sequence_tokens": 8192, "micro_batch": 2})
     assert unknown.step is None and unknown.traffic is not None
     assert dict(unknown.open)["step"] == "machine.network_gbit_s is not stated: what joins the nodes is not known"
     assert unknown.traffic.required_gbit_s_per_node is not None and unknown.traffic.required_gbit_s_per_node.likely > 0
+
+
+def test_a_pilot_on_a_network_that_is_not_stated_says_its_time() -> None:
+    """The formulas cannot say it; what nobody measured of it stays open."""
+    found = timing(machine={"gpu": "H100-SXM", "gpus": 8, "nodes": 2}, measured={"step_seconds": 2.0}, data={"steps": 10})
+    assert found.step is not None and found.run is not None
+    assert found.step.seconds.likely == 2 and found.run.seconds.likely == pytest.approx(20)
+    assert found.step.exposed_communication_fraction is None and found.step.bound_by is None

@@ -14,15 +14,13 @@ from fullstep.physics.network.required import required_from_measurement, require
 from fullstep.physics.network.traffic import step_collectives
 from fullstep.physics.timing.compute import compute_parts
 from fullstep.physics.timing.run import run_time
-from fullstep.physics.timing.step import phase_seconds, step_time, why_no_step_time
+from fullstep.physics.timing.step import phase_seconds, step_time, useful_flop, useful_tokens, why_no_step_time
 from fullstep.quantities import Bounds
 
 
 def with_timing(job: Job, answer: Answer) -> Answer:
     """The answer with its step's time, its traffic and its run. A pilot's figures outrank the formulas'."""
-    step = step_time(job)
-    if step is not None or "step_seconds" in job.measured:
-        step = _outranked(step, job)
+    step = _outranked(step_time(job), job)
     run = None if step is None else run_time(job, step.seconds)
     return replace(answer, timing=Timing(step, traffic_of(job), run, tuple(_open(job, step, run))))
 
@@ -63,23 +61,21 @@ def _measured_rate(job: Job, node_bytes: float) -> Bounds | None:
 
 
 def _outranked(step: StepTime | None, job: Job) -> StepTime | None:
-    """A step as it was measured; its parts stay estimated and are left out, since they would not add up."""
+    """A step as it was measured, also where the formulas cannot say one; its parts are left out, since they would not add up."""
     measured: Mapping[str, float] = job.measured
-    if step is None:
-        return None
-    if "exposed_communication_fraction" in measured:
-        step = replace(step, exposed_communication_fraction=Bounds.exact(measured["exposed_communication_fraction"]))
+    share = measured.get("exposed_communication_fraction")
+    exposed = None if share is None else Bounds.exact(share)
     if "step_seconds" not in measured:
-        return step
-    seconds = measured["step_seconds"]
-    scale = step.seconds.likely / seconds
-    utilization = step.model_flops_utilization
-    return replace(
-        step,
+        return step if step is None or exposed is None else replace(step, exposed_communication_fraction=exposed)
+    seconds, card = measured["step_seconds"], job.machine.card
+    peak = card.bf16_flop_per_second if card is not None else None
+    return StepTime(
         evidence="measured",
         seconds=Bounds.exact(seconds),
-        tokens_per_second_per_gpu=Bounds.exact(step.tokens_per_second_per_gpu.likely * scale),
-        model_flops_utilization=None if utilization is None else Bounds.exact(utilization.likely * scale),
+        tokens_per_second_per_gpu=Bounds.exact(useful_tokens(job) / seconds),
+        model_flops_utilization=None if peak is None else Bounds.exact(useful_flop(job) / peak / seconds),
+        exposed_communication_fraction=exposed,
+        bound_by=None,
         parts=(),
     )
 

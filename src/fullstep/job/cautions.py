@@ -108,6 +108,11 @@ CAUTIONS: dict[str, CautionKind] = {
         "Where experts are dealt out over ranks, a rank receives the tokens that chose its experts. Early in a fine-tuning on new data"
         " routing can be lopsided: twice the tokens are twice the activations of the experts.",
     ),
+    "F108": CautionKind(
+        "A preference objective is sized as plain fine-tuning",
+        "Its pairs of rows, the forward pass of a reference model and the logits that both keep are not modelled: state the rows of a pair"
+        " as two rows (batch.micro_batch), and leave room for the reference model's weights.",
+    ),
     "F120": CautionKind(
         "The traced step runs out of memory",
         "Every request of the traced step was replayed through a model of the caching allocator on this card. One of them found no room,"

@@ -28,9 +28,10 @@ class StepTime:
     tokens_per_second_per_gpu: Bounds
     model_flops_utilization: Bounds | None
     """share of the card's dense peak, without recomputation and with half of the attention scores; None: no peak is known"""
-    exposed_communication_fraction: Bounds
-    bound_by: BoundBy
-    """what most of the likely time is spent on"""
+    exposed_communication_fraction: Bounds | None
+    """None: a pilot measured the step, and not this"""
+    bound_by: BoundBy | None
+    """what most of the likely time is spent on; None: a pilot measured the step, and not why"""
     parts: tuple[StepPart, ...]
 
 

@@ -75,7 +75,8 @@ def run_seconds(trial: Trial) -> Bounds | None:
 def exposed_share(trial: Trial) -> float:
     """Likely share of the step that is communication which nothing hides."""
     timing = trial.answer.timing
-    return 0.0 if timing is None or timing.step is None else timing.step.exposed_communication_fraction.likely
+    share = None if timing is None or timing.step is None else timing.step.exposed_communication_fraction
+    return 0.0 if share is None else share.likely
 
 
 def pace_of(job: Job, timing: Timing | None) -> float | None:

@@ -25,6 +25,7 @@ def scaling_row_as_dict(row: ScalingRow) -> dict[str, Any]:
     """One number of servers; what is not known is null, and ``why`` says why."""
     step, traffic = _step_of(row), _traffic_of(row)
     rate = None if traffic is None else traffic.required_gbit_s_per_node
+    exposed = None if step is None else step.exposed_communication_fraction
     return {
         "nodes": row.nodes,
         "gpus": None if row.trial is None else row.nodes * row.trial.job.machine.gpus,
@@ -34,7 +35,7 @@ def scaling_row_as_dict(row: ScalingRow) -> dict[str, Any]:
         "step_seconds": None if row.step is None else row.step.as_dict(),
         "run_seconds": None if row.run is None else row.run.as_dict(),
         "efficiency": row.efficiency,
-        "exposed_communication_fraction": None if step is None else step.exposed_communication_fraction.as_dict(),
+        "exposed_communication_fraction": None if exposed is None else exposed.as_dict(),
         "required_gbit_s_per_node": None if rate is None else rate.as_dict(),
         "slower_than_nodes": row.slower_than,
         "why": row.why or None,
@@ -74,11 +75,12 @@ def _row_words(row: ScalingRow, of_run: bool) -> tuple[str, str]:
         needed = "" if rate is None else f"; {rate:,.0f} Gbit/s per server keep communication under a tenth of the step"
         return "", f"{_layout_words(row)}: time not known, {row.why.partition(':')[0]}{needed}{_condition_words(row.trial)}"
     likely, span = _columns(seconds, of_run)
-    exposed = step.exposed_communication_fraction.likely
+    exposed = step.exposed_communication_fraction
+    hidden = "-" if exposed is None else f"{100 * exposed.likely:.0f}"
     slower = f", slower than {_servers(row.slower_than)}" if row.slower_than is not None else ""
     notes = [*([] if row.trial.fits else [row.trial.verdict]), *([] if step.evidence == "estimated" else [step.evidence])]
     noted = f" ({', '.join(notes)})" if notes else ""
-    figures = f"{likely:>7} {span:>15}  {100 * row.efficiency:>8.0f} %  {100 * exposed:>8.0f} %"
+    figures = f"{likely:>7} {span:>15}  {100 * row.efficiency:>8.0f} %  {hidden:>8} %"
     return figures, f"{_layout_words(row)}{noted}{slower}"
 
 

@@ -22,13 +22,13 @@ def step_as_dict(step: StepTime | None) -> dict[str, Any] | None:
     """The object ``step``."""
     if step is None:
         return None
-    utilization = step.model_flops_utilization
+    utilization, exposed = step.model_flops_utilization, step.exposed_communication_fraction
     return {
         "evidence": step.evidence,
         "seconds": step.seconds.as_dict(),
         "tokens_per_second_per_gpu": step.tokens_per_second_per_gpu.as_dict(),
         "model_flops_utilization": None if utilization is None else utilization.as_dict(),
-        "exposed_communication_fraction": step.exposed_communication_fraction.as_dict(),
+        "exposed_communication_fraction": None if exposed is None else exposed.as_dict(),
         "bound_by": step.bound_by,
         "parts": [{"what": part.what, "seconds": part.seconds.as_dict(), "bound_by": part.bound_by} for part in step.parts],
     }
@@ -86,10 +86,13 @@ def step_words(step: StepTime) -> str:
         words[0] = duration(step.seconds)
     if step.model_flops_utilization is not None:
         words.append(f"{_percent(step.model_flops_utilization.likely)} of the peak (MFU)")
-    if step.exposed_communication_fraction.high > _SHOWN_SHARE:
-        share = step.exposed_communication_fraction
-        words.append(f"communication not hidden {_percent(share.likely)} (up to {_percent(share.high)})")
-    return " · ".join([*words, f"most of it {_BOUND_WORDS[step.bound_by]}", step.evidence])
+    share = step.exposed_communication_fraction
+    if share is not None and share.high > _SHOWN_SHARE:
+        most = f" (up to {_percent(share.high)})" if share.high > share.likely else ""
+        words.append(f"communication not hidden {_percent(share.likely)}{most}")
+    if step.bound_by is not None:
+        words.append(f"most of it {_BOUND_WORDS[step.bound_by]}")
+    return " · ".join([*words, step.evidence])
 
 
 def run_words(run: Run) -> str:

@@ -9,6 +9,7 @@ import pytest
 from fullstep.job import Job, complete, worksheet_from_mapping
 from fullstep.physics.timing.compute import compute_parts, compute_seconds, part_seconds
 from fullstep.physics.timing.flops import model_flops
+from fullstep.physics.timing.optimizer import elements_here
 from fullstep.physics.timing.run import evaluation_seconds, optimizer_steps, run_time
 from fullstep.physics.timing.step import step_time, why_no_step_time
 from fullstep.quantities import Bounds
@@ -47,13 +48,13 @@ def test_a_pipeline_idles_for_a_micro_batch_of_each_further_stage() -> None:
 
 
 def test_tokens_and_utilization_by_hand() -> None:
-    """Two rows of 4,096 on each of 8 GPUs, half of each row useful: 4,096 useful tokens a GPU and step."""
+    """Two rows of 4,096 on each of 8 GPUs, half of each row useful: 4,096 useful tokens and half of the FLOP a GPU and step."""
     padded = job(batch={"sequence_tokens": 4096, "micro_batch": 2, "packed": False, "mean_sample_tokens": 2048})
     step = step_time(padded)
     assert step is not None and step.model_flops_utilization is not None
     assert step.tokens_per_second_per_gpu.likely == pytest.approx(4096 / step.seconds.likely)
     assert step.tokens_per_second_per_gpu.low == pytest.approx(4096 / step.seconds.high)
-    assert step.model_flops_utilization.likely == pytest.approx(model_flops(padded) / 989.4e12 / step.seconds.likely, rel=0.01)
+    assert step.model_flops_utilization.likely == pytest.approx(model_flops(padded) / 2 / 989.4e12 / step.seconds.likely, rel=0.01)
 
 
 def test_what_is_not_known_is_named() -> None:
@@ -101,3 +102,23 @@ def test_a_run_is_its_steps_and_evaluations() -> None:
     found = run_time(evaluated, Bounds(1, 2, 3))
     assert found is not None and found.optimizer_steps == 100
     assert found.seconds.likely == pytest.approx(200 + 80 * forward.likely)
+
+
+def test_gpus_that_take_turns_share_one_model_s_flop() -> None:
+    """Layers split over eight GPUs: an eighth of the tokens, and of the utilization, of one GPU that held them all."""
+    one = step_time(job(machine={"gpu": "H200-SXM"}, method={"kind": "lora"}))
+    split = step_time(job(machine={"gpu": "H200-SXM", "gpus": 8}, layout={"strategy": "layer_split"}, method={"kind": "lora"}))
+    assert one is not None and split is not None and one.model_flops_utilization is not None and split.model_flops_utilization is not None
+    assert split.model_flops_utilization.likely == pytest.approx(one.model_flops_utilization.likely / 8, rel=0.1)
+
+
+def test_elements_of_the_optimizer_are_a_rank_s_own() -> None:
+    """Sharded: shards x context ranks; experts dealt out over eight ranks without sharding: an eighth of them."""
+    plain, cut = (job(layout={"strategy": "fsdp", "context": context}) for context in (1, 4))
+    assert elements_here(plain) == elements_here(cut) == 8_030_261_248 / 8
+    moe = {"name": "mistralai/Mixtral-8x7B-v0.1"}
+    dealt = complete(
+        worksheet_from_mapping({"model": moe, "machine": {"gpu": "H200-SXM", "gpus": 8}, "layout": {"strategy": "ddp", "expert": 8}})
+    )
+    experts = 32 * 8 * 3 * 4096 * 14336
+    assert elements_here(dealt) == pytest.approx(46_702_792_704 - experts * 7 / 8)

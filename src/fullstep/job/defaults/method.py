@@ -34,6 +34,8 @@ def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | Non
         allowed = ", ".join(COVERED_METHODS)
         remedy = "`fullstep trace WORKSHEET` runs one step of it without a GPU. Or size the nearest kind that is allowed."
         filler.not_covered("method.kind", f'"{kind}", which the formulas do not cover', allowed, remedy)
+    if objective != "sft" and objective not in REFUSED_OBJECTIVES:
+        filler.caution("F108", f"method.objective = {objective} is sized and timed as sft: no pairs of rows and no reference model")
     if objective in REFUSED_OBJECTIVES:
         allowed = ", ".join(COVERED_OBJECTIVES)
         filler.not_covered("method.objective", f'"{objective}", which is not covered yet', allowed, "Size its policy update as sft.")

@@ -80,9 +80,9 @@ def shares(job: Job, weights: WeightBytes, gradients: float, states: float, trai
     whole = weights.constants
     if strategy == "zero3" and job.method.is_quantized:
         whole = weights.blocks + weights.outside
-    elif parameters > 1 and _replicates_adapters(job):
+    elif parameters > 1 and replicates_adapters(job):
         whole += weights.adapters
-    copied = trains.adapters / trains.total if parameters > 1 and _replicates_adapters(job) else 0.0
+    copied = trains.adapters / trains.total if parameters > 1 and replicates_adapters(job) else 0.0
     split = copied + (1 - copied) / shards * dealt.trained
     return Shares(
         whole + (plain - whole) / parameters * (dealt.weights if parameters > 1 else 1) + masters * dealt.trained,
@@ -139,7 +139,7 @@ def _trained_bytes(job: Job, trains: Trainable) -> float:
     return float((trains.base + trains.modules) * weights + trains.adapters * DTYPE_BYTES[job.precision.adapters])
 
 
-def _replicates_adapters(job: Job) -> bool:
+def replicates_adapters(job: Job) -> bool:
     """fms_acceleration leaves the adapters of a quantized base out of FSDP and reduces their gradients as DDP does."""
     return job.step.framework == "fms_acceleration" and job.method.is_quantized
 
@@ -173,7 +173,7 @@ def units(job: Job, weights: WeightBytes, trains: Trainable) -> Units:
     adapter = DTYPE_BYTES[precision.adapters]
     adapter_gathered = min(adapter, gathered)
     blocks = tuple(
-        size * ratio + count * (0 if _replicates_adapters(job) else adapter_gathered)
+        size * ratio + count * (0 if replicates_adapters(job) else adapter_gathered)
         for size, count in zip(weights.per_block, trains.adapters_per_block, strict=True)
     )
     if job.method.kind == "full":

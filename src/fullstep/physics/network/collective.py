@@ -31,6 +31,8 @@ class Collective(NamedTuple):
     """the library runs it beside compute"""
     window: float = 1.0
     """share of the phase's compute beside which it can run: 1 / accumulation where only the last micro-batch reduces"""
+    crossing: float = 1.0
+    """of a ``send`` between nodes: the share of a node's GPUs that make it; the others send inside"""
 
 
 class Group(NamedTuple):
@@ -134,7 +136,8 @@ def sent_bytes(collective: Collective) -> SentBytes:
     total = ring_bytes(collective.kind, size, ranks) * collective.times
     if collective.kind == "send":
         total /= max(1, ranks - 1)
-        return SentBytes(0.0, total) if nodes > 1 else SentBytes(total, 0.0)
+        between = total * collective.crossing if nodes > 1 else 0.0
+        return SentBytes(total - between, between)
     if nodes < 2:
         return SentBytes(total, 0.0)
     if collective.kind == "all_to_all":

@@ -121,9 +121,10 @@ def pipeline_collectives(job: Job) -> Iterator[Collective]:
     size = job.batch.tokens / layout.context * job.shape.hidden * residual_bytes(job)
     size /= layout.tensor if is_sequence_parallel(job) else 1
     nodes = 2 if machine.nodes > 1 else 1
+    crossing = min(1.0, machine.nodes / layout.pipeline)  # a stage is gpus * nodes / pipeline GPUs in a row; those at a node's end cross
     ways: tuple[tuple[str, Phase], ...] = (("send to the next stage", "forward"), ("send to the stage before", "backward"))
     for what, phase in ways[: 2 if layout.pipeline > 2 else 1]:
-        yield Collective(what, "send", size, 2, nodes, 2 // nodes, job.batch.accumulation, phase, False)
+        yield Collective(what, "send", size, 2, nodes, 2 // nodes, job.batch.accumulation, phase, False, crossing=crossing)
 
 
 def context_kind(job: Job) -> Literal["ring", "ulysses"]:

@@ -147,6 +147,24 @@ def communication_seconds(collectives: Sequence[Collective], fabric: Fabric) -> 
     return total
 
 
+def added_seconds(found: Sequence[Talk], compute: PhaseSeconds, fabric: Fabric, slowest: float) -> float:
+    """What is waited for, what compute loses to collectives beside it, and the wait for the slowest GPU [s]."""
+    exposed = waits(found, compute)
+    hidden = sum(talk.seconds for talk in found) - exposed
+    return exposed + slowed_seconds(hidden, taken_share(fabric.architecture).likely) + slowest * spread_share().likely * compute.total
+
+
+def added_at(collectives: Sequence[Collective], fabric: Fabric, compute: PhaseSeconds, end: int) -> float | None:
+    """What communication adds to a step where links achieve what they do at one end of the bounds [s]; None: a link is not known."""
+    found = talks(collectives, fabric, end)
+    return None if found is None else added_seconds(found, compute, fabric, _slowest(collectives, fabric))
+
+
+def _slowest(collectives: Sequence[Collective], fabric: Fabric) -> float:
+    meets = any(one.kind != "send" for one in collectives)
+    return slowest_of(fabric.gpus_per_node * fabric.nodes) if meets else 0.0
+
+
 def exposed_seconds(collectives: Sequence[Collective], fabric: Fabric, compute: PhaseSeconds) -> Bounds | None:
     """What communication adds to a step [s].
 
@@ -172,9 +190,7 @@ def exposed_seconds(collectives: Sequence[Collective], fabric: Fabric, compute: 
     if best is None or usual is None or worst is None:
         return None
     low = waits([talk._replace(overlaps=True) for talk in best], compute)
-    exposed = waits(usual, compute)
-    hidden = sum(talk.seconds for talk in usual) - exposed
-    slowest = slowest_of(fabric.gpus_per_node * fabric.nodes) if any(one.kind != "send" for one in collectives) else 0.0
-    likely = exposed + slowed_seconds(hidden, taken_share(fabric.architecture).likely) + slowest * spread_share().likely * compute.total
+    slowest = _slowest(collectives, fabric)
+    likely = added_seconds(usual, compute, fabric, slowest)
     high = sum(talk.seconds for talk in worst) + slowest * spread_share().high * compute.total
     return Bounds(min(low, likely), likely, max(likely, high))

@@ -13,7 +13,7 @@ from fullstep.models import Block, ModelShape
 from fullstep.physics.memory.framework import is_reentrant, stacks_experts
 from fullstep.physics.memory.landmarks import landmarks
 from fullstep.physics.memory.quantization import is_quantized, quantization_constant_bytes
-from fullstep.physics.memory.sharding import _replicates_adapters, units
+from fullstep.physics.memory.sharding import units
 from fullstep.physics.memory.weights import trainable, weight_bytes
 from fullstep.quantities import DTYPE_BYTES
 
@@ -102,11 +102,6 @@ def gathers_again_to_recompute(job: Job) -> bool:
         torch.distributed.fsdp._runtime_utils, _post_forward and _register_pre_backward_hooks; accelerate's FSDP guide, which warns of it
     """
     return job.layout.is_fsdp and is_reentrant(job)
-
-
-def replicates_adapters(job: Job) -> bool:
-    """Whether adapters stay out of FSDP and are reduced as DDP does."""
-    return _replicates_adapters(job)
 
 
 def reduce_bytes(job: Job) -> int:

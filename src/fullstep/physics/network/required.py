@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fullstep.hardware.links import achieved_share
-from fullstep.physics.network.collective import Collective, Phase, sent_bytes
-from fullstep.physics.network.exposure import PHASES, PhaseSeconds, talks, waits
-from fullstep.physics.network.fabric import Fabric
+from fullstep.physics.network.collective import Collective, sent_bytes
+from fullstep.physics.network.exposure import PhaseSeconds, added_at, talks
+from fullstep.physics.network.fabric import GBIT_BYTES, Fabric
 from fullstep.quantities import Bounds
 
 EXPOSED_SHARE = 0.10
 """of the step's time, that communication may take by default"""
-
-
-class Crossing(NamedTuple):
-    """Bytes that a node sends in one phase of a step, and the compute that can hide them."""
-
-    node_bytes: float
-    window_seconds: float
-    """0: nothing runs beside it"""
+_LEAST_GBIT_S, MOST_GBIT_S = 0.1, 100_000.0
+"""between which a line rate is sought"""
+_NEAR = 1.002
+"""how near the rate that is found is to the smallest"""
 
 
 class RequiredNetwork(NamedTuple):
@@ -42,52 +37,12 @@ def allowed_seconds(compute_seconds: float, exposed_share: float) -> float:
     return exposed_share / (1 - exposed_share) * compute_seconds
 
 
-def required_bytes_per_second(crossings: Sequence[Crossing], allowed: float) -> float | None:
-    """The smallest achieved rate B at which what is not hidden takes no longer than allowed [B/s].
-
-    ::
-
-        sum over phases of max(0, V / B - window) = allowed        one phase: B = V / (window + allowed)
-
-    Example: 60.2 GB behind 2.84 s, nothing exposed: 21.2 GB/s, 169.6 Gbit/s.
-
-    Args:
-        crossings: V [bytes] and window [s] of each phase
-        allowed: [s]
-
-    Returns:
-        [B/s]; 0: nothing crosses; None: no rate is enough (something must wait, and nothing may)
-
-    Source:
-        solved at the time per byte 1 / B, in which the left side rises by pieces
-
-    >>> round(required_bytes_per_second([Crossing(60.2e9, 2.84)], 0.0) * 8 / 1e9, 1)
-    169.6
-    """
-    crossing = sorted((one.window_seconds / one.node_bytes, one) for one in crossings if one.node_bytes > 0)
-    if not crossing:
-        return 0.0
-    volume = window = 0.0
-    for place, (starts, one) in enumerate(crossing):
-        if volume and (allowed + window) / volume <= starts:
-            break
-        volume, window = volume + one.node_bytes, window + one.window_seconds
-        following = crossing[place + 1][0] if place + 1 < len(crossing) else float("inf")
-        if (allowed + window) / volume <= following:
-            break
-    return volume / (allowed + window) if allowed + window > 0 else None
-
-
 def required_network(
     collectives: Sequence[Collective], fabric: Fabric, compute: PhaseSeconds, exposed_share: float = EXPOSED_SHARE
 ) -> RequiredNetwork:
-    """The smallest line rate per node that keeps exposed communication at ``exposed_share`` of the step [Gbit/s].
+    """The smallest line rate per node at which communication adds no more than ``exposed_share`` of the step [Gbit/s].
 
-    ::
-
-        Gbit/s = 8e-9 * V / (achieved share * (window + x / (1 - x) * compute))     what waits inside nodes is taken off first
-
-    Example: 60.2 GB per node behind forward and backward of 2.84 s, achieved share 0.8, x = 0.1: ``8 * 60.2 / (0.8 * 3.16)`` = 191 Gbit/s.
+    It is sought by halving, since what communication adds falls as the line grows: ``added(rate) = x / (1 - x) * compute``.
 
     Args:
         collectives: of one optimizer step
@@ -96,50 +51,39 @@ def required_network(
         exposed_share: x
 
     Returns:
-        bounds by achieved share: low with the best that was seen on such networks
+        bounds by what links achieve: low at their best
 
     Valid:
-        long messages: latencies are not part of it, which matters below about 1 MB per rank and call, and on hundreds of nodes
+        as ``exposure.exposed_seconds``, whose likely value it inverts
     """
     node_bytes = sum(sent_bytes(one).between_nodes for one in collectives) * fabric.gpus_per_node
     if node_bytes == 0:
         return RequiredNetwork(Bounds.exact(0.0), 0.0, "nothing is sent between nodes")
-    inside = talks([one for one in collectives if one.nodes < 2], fabric, 1)
-    if inside is None:
+    if talks([one for one in collectives if one.nodes < 2], fabric, 1) is None:
         return RequiredNetwork(None, node_bytes, "; ".join(fabric.why_unknown))
-    allowed = allowed_seconds(compute.total, exposed_share) - waits(inside, compute)
-    rate = required_bytes_per_second(_crossings(collectives, fabric, compute), allowed) if allowed >= 0 else None
-    if rate is None:
-        return RequiredNetwork(None, node_bytes, f"inside the nodes alone more than {exposed_share:.0%} of the step is spent waiting")
-    return RequiredNetwork(_line_rate(rate * 8e-9, fabric), node_bytes, "")
+    allowed = allowed_seconds(compute.total, exposed_share)
+    low, likely, high = (_least_rate(collectives, fabric, compute, allowed, end) for end in range(3))
+    if likely is None:
+        return RequiredNetwork(None, node_bytes, f"also without limit more than {exposed_share:.0%} of the step is spent waiting")
+    return RequiredNetwork(Bounds(likely if low is None else min(low, likely), likely, max(likely, high or MOST_GBIT_S)), node_bytes, "")
 
 
-def _crossings(collectives: Sequence[Collective], fabric: Fabric, compute: PhaseSeconds) -> list[Crossing]:
-    """Bytes of a node by what may hide them: nothing, the last micro-batch's part of a phase, or all of it."""
-    found: dict[tuple[Phase, float], float] = {}
-    for one in collectives:
-        key = (one.phase, one.window if one.overlaps else 0.0)
-        found[key] = found.get(key, 0.0) + sent_bytes(one).between_nodes * fabric.gpus_per_node
-    seconds = dict(zip(PHASES, compute, strict=True))
-    crossings = []
-    for phase in PHASES:
-        late = max((window for (where, window), size in found.items() if where == phase and window < 1 and size), default=0.0)
-        for (where, window), size in found.items():
-            if where == phase:
-                share = window if window < 1 else 1 - late
-                crossings.append(Crossing(size, share * seconds[phase]))
-    return crossings
+def _least_rate(
+    collectives: Sequence[Collective], fabric: Fabric, compute: PhaseSeconds, allowed: float, end: int
+) -> float | None:  # fmt: skip
+    """The line rate [Gbit/s] from which on no more than ``allowed`` [s] is added; None: none up to the largest."""
 
+    def is_enough(gbit_s: float) -> bool:
+        added = added_at(collectives, fabric._replace(node_bytes_per_second=gbit_s * GBIT_BYTES), compute, end)
+        return added is not None and added <= allowed
 
-def _line_rate(achieved_gbit_s: float, fabric: Fabric) -> Bounds:
-    """Line rate at which so much is achieved; sockets achieve a smaller share of a faster line."""
-    shares = []
-    for network, end in ((fabric.network_at_best, 2), (fabric.network, 1), (fabric.network, 0)):
-        line = achieved_gbit_s
-        for _ in range(3):  # the share depends on the line rate by steps
-            line = achieved_gbit_s / achieved_share(network, "", "all_gather", line)[end]
-        shares.append(line)
-    return Bounds(*shares)
+    low, high = _LEAST_GBIT_S, MOST_GBIT_S
+    if not is_enough(high):
+        return None
+    while high > low * _NEAR:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def required_from_measurement(

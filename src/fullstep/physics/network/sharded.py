@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from fullstep.job import Job
 from fullstep.physics.memory.framework import prefetches_units
-from fullstep.physics.memory.sharding import DEEPSPEED_MAX_LIVE_PARAMETERS
+from fullstep.physics.memory.sharding import DEEPSPEED_MAX_LIVE_PARAMETERS, replicates_adapters
 from fullstep.physics.network.collective import Collective, Group
 from fullstep.physics.network.groups import data_group, regather_group, replica_group, shard_group
-from fullstep.physics.network.moved import Unit, gathers_again_to_recompute, reduce_bytes, replicates_adapters, stage_of, whole_units
+from fullstep.physics.network.moved import Unit, gathers_again_to_recompute, reduce_bytes, stage_of, whole_units
 
 
 def sharded_collectives(job: Job) -> Iterator[Collective]:

@@ -49,6 +49,7 @@ def compute_parts(job: Job) -> tuple[TimePart, ...] | None:
     tally.add_traffic("copies of weights and gradients", _whole_copies(job), rates)
     _add_launches(tally, job)
     _add_offloaded_activations(tally, job, rates)
+    _add_offloaded_parameters(tally, job, rates)
     _add_optimizer_step(tally, job, rates)
     return tally.as_parts()
 
@@ -172,11 +173,29 @@ def _add_offloaded_activations(tally: Tally, job: Job, rates: Rates) -> None:
         tally.add("activations over PCIe", phase, Bounds(*over), "pcie")
 
 
+def _add_offloaded_parameters(tally: Tally, job: Job, rates: Rates) -> None:
+    """Shards of parameters that lie on the host come up for forward and again for backward; what takes longer than computing is waited for.
+
+    FSDP2 copies the shard as it is stored and casts it on the GPU, ZeRO-3 keeps 16-bit ones.
+    Source: torch.distributed.fsdp, _fsdp_param.py, all_gather_inputs; Rajbhandari et al. 2021, ZeRO-Infinity, section 5
+    """
+    layout = job.layout
+    if not layout.offload_parameters or rates.pcie_bytes_per_second is None:
+        return
+    element = compute_bytes(job) if layout.is_zero else DTYPE_BYTES[job.precision.weights]
+    moved = element * job.shape.parameters / (layout.tensor * layout.pipeline * max(1, layout.shards) * layout.context)
+    phases: tuple[TimePhase, ...] = ("forward", "backward")
+    for phase in phases:
+        busy = tally.busy(phase).likely
+        over = (max(0.0, seconds - busy) for seconds in seconds_at(moved, rates.pcie_bytes_per_second))
+        tally.add("parameters over PCIe", phase, Bounds(*over), "pcie")
+
+
 def _add_optimizer_step(tally: Tally, job: Job, rates: Rates) -> None:
     pcie, host = offloaded_bytes(job)
     if pcie:
         link = rates.pcie_bytes_per_second or rates.memory_bytes_per_second
-        tally.add("optimizer on the host", "optimizer_step", seconds_at(host, achieved("host_adam")), "memory")
+        tally.add("optimizer on the host", "optimizer_step", seconds_at(host * job.machine.gpus, achieved("host_adam")), "memory")
         tally.add("gradients and weights over PCIe", "optimizer_step", seconds_at(pcie, link), "pcie")
         return
     tally.add("optimizer", "optimizer_step", seconds_at(step_bytes(job), rates.memory_bytes_per_second), "memory")

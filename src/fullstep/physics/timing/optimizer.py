@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fullstep.job import Job
+from fullstep.physics.memory.cut import experts_of
 from fullstep.physics.memory.optimizer import matrix_sides, state_bytes
 from fullstep.physics.memory.weights import gradient_bytes, trainable, weight_bytes
 from fullstep.quantities import DTYPE_BYTES
@@ -69,8 +70,15 @@ def step_bytes(job: Job) -> float:
 
 
 def elements_here(job: Job) -> float:
-    """Elements that one GPU updates."""
-    return trainable(job).total / (max(1, job.layout.shards) * job.layout.tensor * job.layout.pipeline)
+    """Elements that one GPU updates: sharding divides them by ``shards * context``; without it a rank has the experts dealt to it."""
+    layout, trains = job.layout, trainable(job).total
+    cut = layout.tensor * layout.pipeline
+    if layout.shards > 1:
+        return trains / (layout.shards * layout.context * cut)
+    dealt = 0.0
+    if layout.expert > 1 and job.method.kind == "full":
+        dealt = sum(linear.parameters for index in job.shape.layers for linear in experts_of(job.shape.blocks[index]))
+    return (trains - dealt * (1 - 1 / layout.expert)) / cut
 
 
 def _trained_bytes(job: Job) -> float:

@@ -61,7 +61,7 @@ def evaluation_seconds(job: Job, steps: int) -> Bounds:
     wanted, parts = job.evaluation, compute_parts(job)
     if wanted.rows is None or parts is None:
         return Bounds(0, 0, 0)
-    passes = max(1, steps // wanted.every_steps) if wanted.every_steps else 1
+    passes = steps // wanted.every_steps if wanted.every_steps else 1
     batches = ceil(wanted.rows / (job.layout.data_parallel * wanted.micro_batch))
     forward = times(part_seconds(parts, "forward"), wanted.micro_batch / job.batch.micro_batch)
     return times(forward, passes * batches)

@@ -66,6 +66,24 @@ def phase_seconds(job: Job, parts: Sequence[TimePart]) -> PhaseSeconds:
     return PhaseSeconds(forward, backward, part_seconds(found, "optimizer_step").likely)
 
 
+def useful_tokens(job: Job) -> float:
+    """Tokens of one optimizer step that are no padding, per GPU."""
+    batch, machine = job.batch, job.machine
+    rows = batch.micro_batch * batch.accumulation * job.layout.data_parallel
+    return rows * (batch.sequence_tokens if batch.packed else batch.mean_sample_tokens) / (machine.gpus * machine.nodes)
+
+
+def useful_flop(job: Job) -> float:
+    """The model's FLOP of one optimizer step per GPU, the part of padding taken off in proportion to its tokens.
+
+    Where layers lie on several GPUs that take turns, one rank's FLOP are those of all of them.
+    """
+    batch, machine = job.batch, job.machine
+    share = 1.0 if batch.packed else batch.mean_sample_tokens / batch.sequence_tokens
+    turns = machine.gpus * machine.nodes if job.layout.strategy == "layer_split" else 1
+    return model_flops(job) * share / turns
+
+
 def _of_step(parts: Sequence[TimePart], accumulation: int) -> list[StepPart]:
     """Parts of one micro-batch times their number; those of one name and bound in one line."""
     found: dict[tuple[str, BoundBy], Bounds] = {}
@@ -86,24 +104,22 @@ def _bubble(job: Job, parts: tuple[TimePart, ...]) -> list[StepPart]:
 
 def _assembled(job: Job, parts: tuple[StepPart, ...], exposed: Bounds) -> StepTime:
     seconds = sum((part.seconds for part in parts), _NOTHING)
-    machine, batch = job.machine, job.batch
-    rows = batch.micro_batch * batch.accumulation * job.layout.data_parallel
-    tokens = rows * (batch.sequence_tokens if batch.packed else batch.mean_sample_tokens) / (machine.gpus * machine.nodes)
+    machine = job.machine
+    peak = machine.card.bf16_flop_per_second if machine.card is not None else None
     spent: dict[BoundBy, float] = {}
     for part in parts:
         spent[part.bound_by] = spent.get(part.bound_by, 0.0) + part.seconds.likely
-    peak = machine.card.bf16_flop_per_second if machine.card is not None else None
     return StepTime(
         evidence="estimated",
         seconds=seconds,
-        tokens_per_second_per_gpu=_over(tokens, seconds),
-        model_flops_utilization=None if peak is None else _over(model_flops(job) / peak, seconds),
+        tokens_per_second_per_gpu=_over(useful_tokens(job), seconds),
+        model_flops_utilization=None if peak is None else _over(useful_flop(job) / peak, seconds),
         exposed_communication_fraction=Bounds(
             exposed.low / (exposed.low + seconds.likely - exposed.likely),
             exposed.likely / seconds.likely,
             exposed.high / (exposed.high + seconds.likely - exposed.likely),
         ),
-        bound_by=max(spent, key=lambda bound: spent[bound]),
+        bound_by=max(spent.items(), key=lambda entry: entry[1])[0],
         parts=parts,
     )
 
