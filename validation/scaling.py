@@ -93,7 +93,8 @@ def scores() -> list[Score]:
 def _line(score: Score) -> str:
     case, machine = score.case, score.case.worksheet["machine"]
     gpus = f"{machine['gpus'] * case.from_nodes} to {machine['gpus'] * machine['nodes']} {machine['gpu']}"
-    exposed = score.many.exposed_communication_fraction.likely
+    share = score.many.exposed_communication_fraction  # of an estimate it is always known
+    exposed = 0.0 if share is None else share.likely
     figures = f"{case.published_percent:.1f} | {score.likely_percent:.1f} | {score.error_points:+.1f} | {100 * exposed:.1f}"
     return f"| {case.name} | {gpus} | {machine['network_gbit_s']} | {figures} |"
 
