@@ -58,7 +58,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         _LLAMA | {"num_hidden_layers": 8}, {"method.kind": "lora", "method.targets": ["up_proj", "down_proj"]},
     ),
     "qlora under fsdp1": (
-        _LLAMA | {"num_hidden_layers": 8}, {"method.kind": "qlora", **_FSDP, "layout.implementation": "fsdp1", **_RECOMPUTED},
+        _LLAMA | {"num_hidden_layers": 8},
+        {"method.kind": "qlora", "precision.weights": "bfloat16", **_FSDP, "layout.implementation": "fsdp1", **_RECOMPUTED},
     ),
     "muon": (_LLAMA, {"optimizer.name": "muon"}),
     "lion, parameter by parameter": (_GPT2, {"optimizer.name": "lion", "step.gradients_cleared": "before_backward"}),

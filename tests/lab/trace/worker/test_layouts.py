@@ -118,3 +118,10 @@ def test_two_dtypes_in_one_unit_are_refused_by_their_keys(ask: Any) -> None:
     """peft keeps a copy of a module that trains beside the adapter, in 16 bits, in the unit of float32 adapters."""
     found = ask(sheet(2, {"strategy": "fsdp"}, method={"kind": "lora", "train_modules": ["up_proj"]}))
     assert found["unsupported"][0]["where"] == "precision.adapters"
+
+
+def test_two_dtypes_in_a_flat_parameter_are_refused_by_their_key(ask: Any) -> None:
+    """Norms in float32 beside packed weights that pass for 16 bits: FSDP1 flattens a block as one."""
+    layout = {"strategy": "fsdp", "implementation": "fsdp1"}
+    found = ask(sheet(2, layout, method={"kind": "qlora", "upcast_unquantized": True}))
+    assert found["unsupported"][0]["where"] == "method.upcast_unquantized"

@@ -12,11 +12,16 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.checkpoint import checkpoint
 
+from fullstep.errors import Fault, UnsupportedError
 from fullstep.job import Settings
 from fullstep.lab.trace.worker.model import DTYPES
 
 Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
 """what stands around a micro-batch; argument: whether it is the step's last one"""
+
+
+_TWO_DTYPES = "flatten tensors with uniform dtype"
+"""what FSDP1 says. Source: torch.distributed.fsdp._flat_param, _validate_tensors_to_flatten"""
 
 
 def shard_flat(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, settings: Settings) -> tuple[nn.Module, Syncs]:
@@ -27,6 +32,9 @@ def shard_flat(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, 
         blocks: units
         mesh: data-parallel ranks; two dimensions for hsdp
         settings: the worksheet
+
+    Raises:
+        UnsupportedError: a unit would hold weights of two dtypes
 
     Returns:
         the wrapped model, and what stands around a micro-batch: argument, whether it is the last one
@@ -40,16 +48,22 @@ def shard_flat(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, 
     else:
         strategy = ShardingStrategy.SHARD_GRAD_OP if whole_in_between else ShardingStrategy.FULL_SHARD
     compute, reduce = DTYPES[precision.compute], DTYPES[precision.reduce]
-    wrapped: Any = FullyShardedDataParallel(
-        model,
-        device_mesh=mesh,
-        sharding_strategy=strategy,
-        auto_wrap_policy=_units(model, blocks, settings),
-        mixed_precision=MixedPrecision(param_dtype=compute, reduce_dtype=reduce, buffer_dtype=compute),
-        use_orig_params=True,
-        device_id=torch.device("cpu"),
-        limit_all_gathers=True,
-    )
+    try:
+        wrapped: Any = FullyShardedDataParallel(
+            model,
+            device_mesh=mesh,
+            sharding_strategy=strategy,
+            auto_wrap_policy=_units(model, blocks, settings),
+            mixed_precision=MixedPrecision(param_dtype=compute, reduce_dtype=reduce, buffer_dtype=compute),
+            use_orig_params=True,
+            device_id=torch.device("cpu"),
+            limit_all_gathers=True,
+        )
+    except ValueError as error:
+        if _TWO_DTYPES not in str(error):
+            raise
+        found = f"{settings.method.upcast_unquantized} with fsdp1, whose flat parameters have one dtype: {error}"
+        raise UnsupportedError(Fault("method.upcast_unquantized", found, "false, or layout.implementation = fsdp2")) from error
 
     def syncs(last: bool) -> contextlib.AbstractContextManager[None]:
         around: contextlib.AbstractContextManager[None] = wrapped.no_sync()
