@@ -45,6 +45,8 @@ def peaks(worksheet: dict[str, Any]) -> dict[str, int]:
         last = segment
         allocated += -stream.tensors[which].size_bytes if size == RELEASE else size
         found[_name(stream, segment)] = max(found[_name(stream, segment)], allocated)
+    for number in range(last + 1, len(stream.segments)):  # nothing came or went in them
+        found[_name(stream, number)] = allocated
     return found
 
 
