@@ -63,14 +63,32 @@ def test_a_middle_stage_sends_both_ways(eight_billion: Make) -> None:
     assert sum(one.times for one in blocks) == 8 * 8  # eight blocks, eight micro-batches
 
 
-def test_keys_go_round_the_ring_and_twice_as_much_comes_back(eight_billion: Make) -> None:
-    """Ring attention: (c - 1) / c * 2 * b * s * kv * bytes forward per block, 8 heads of keys 128 wide."""
-    job = eight_billion(**BASE, **degrees(context=4))
-    ring = of(job, "hand")
-    forward = 3 / 4 * 2 * 4096 * 1024 * 2 * 32
+KEYS = 4096 * 2 * 1024 * 2
+"""keys and values that a rank of 4 has of a block: 8 heads of each, 128 wide, bfloat16; a row of 16,384 tokens"""
+LONG: dict[str, Any] = {**BASE, "batch__sequence_tokens": 16_384}
+
+
+def test_megatron_keys_go_round_the_ring_and_twice_as_much_comes_back(eight_billion: Make) -> None:
+    """Ring attention, section 3: c - 1 messages of a rank's keys and values per block, and their gradients beside them."""
+    ring = of(eight_billion(**LONG, step__framework="megatron", **degrees(context=4)), "hand")
+    forward = 32 * 3 * KEYS
     assert sum(one.payload_bytes * one.times for one in ring if one.phase == "forward") == pytest.approx(forward)
     assert sum(one.payload_bytes * one.times for one in ring if one.phase == "backward") == pytest.approx(2 * forward)
-    assert next(one for one in step_collectives(job) if one.what == "gather a block").ranks == 8  # data * context
+
+
+def test_torch_gathers_keys_and_hands_their_gradients_round_in_float32(eight_billion: Make) -> None:
+    """_AllGatherRotater, which gathers once a pass; the gradients' rotater is all-to-all and passes all c parts on."""
+    job = eight_billion(**LONG, **degrees(context=4))
+    gathers, handed = of(job, "gather keys"), of(job, "hand gradients")
+    assert [(one.kind, one.phase, one.payload_bytes, one.times) for one in gathers] == [
+        ("all_gather", "forward", 4 * KEYS, 32), ("all_gather", "backward", 4 * KEYS, 32),
+    ]  # fmt: skip
+    assert [(one.phase, one.payload_bytes, one.times) for one in handed] == [("backward", 2 * KEYS, 32 * 4)]
+
+
+def test_blocks_are_shared_out_over_data_and_context_ranks(eight_billion: Make) -> None:
+    collectives = step_collectives(eight_billion(**BASE, **degrees(context=4)))
+    assert next(one for one in collectives if one.what == "gather a block").ranks == 8
 
 
 def test_ulysses_exchanges_four_tensors_each_way(eight_billion: Make) -> None:

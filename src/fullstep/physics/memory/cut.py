@@ -192,6 +192,11 @@ def experts_of(block: Block) -> tuple[Linear, ...]:
     return tuple(linear for linear in block.linears if linear.role in _EXPERTS) if block.feed_forward.experts else ()
 
 
+def expert_parameters(block: Block) -> int:
+    """Parameters of a block's routed experts; shared ones and the router are on every rank."""
+    return sum(linear.parameters for linear in experts_of(block))
+
+
 def has_head(shape: ModelShape) -> bool:
     """Whether this part of a model makes logits."""
     return shape.tied or shape.head_parameters > 0

@@ -56,11 +56,16 @@ def ranks_of(job: Job) -> Iterator[Rank]:
     if stages == 1:
         yield Rank(own, 0, 1)
         return
-    uneven = len(shape.layers) % stages > 0
-    layers = layers_per_stage(len(shape.layers), stages, uneven or job.step.framework == "torchtitan")
+    layers = stage_layers(job)
     for stage in sorted({0, 1, stages - 1}):
         staged = replace(own, shape=stage_shape(shape, layers, stage))
         yield Rank(staged, sum(layers[:stage]), micro_batches_in_flight(stages, stage, batch.accumulation))
+
+
+def stage_layers(job: Job) -> tuple[int, ...]:
+    """Layers of each pipeline stage, as the framework splits them."""
+    layers, stages = len(job.shape.layers), job.layout.pipeline
+    return layers_per_stage(layers, stages, layers % stages > 0 or job.step.framework == "torchtitan")
 
 
 def _with_state_divided(job: Job) -> Job:

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from fullstep.job import Job
 from fullstep.models import Block
 from fullstep.physics.memory.choices import compute_bytes, residual_bytes
+from fullstep.physics.memory.cut import COLUMNS
 from fullstep.physics.memory.framework import is_reentrant
-from fullstep.physics.network.collective import Collective, Kind, Phase
+from fullstep.physics.memory.kernels import FLOAT32
+from fullstep.physics.memory.rank import context_exchange, is_sequence_parallel
+from fullstep.physics.network.collective import Collective, Group, Kind, Phase
 from fullstep.physics.network.groups import context_group, expert_group, tensor_group
 from fullstep.physics.network.moved import checkpointed_blocks, stage_of
 
-SEQUENCE_PARALLEL = frozenset(("torchtitan", "megatron"))
-"""frameworks whose tensor plans cut the stream between blocks by tokens (Megatron-LM: with --sequence-parallel, as its recipes do)"""
-COLUMN_ROLES = frozenset(
-    ("query", "key", "value", "query_key_value", "query_up", "key_value_up", "gate", "up", "gate_up", "shared_gate", "shared_up")
-)
-"""products cut by columns: each takes the whole input"""
 ROW_PRODUCTS = 2
 """products of a block that are cut by rows and so end in a sum: attention's output and the feed-forward layer's"""
 LOSS_REDUCTIONS = 3
 """of a loss over a cut vocabulary: the largest logit, the sum of exponentials, the logit of the label; float32 per token"""
-
-
-def is_sequence_parallel(job: Job) -> bool:
-    """Whether the stream between blocks is cut by tokens among tensor ranks."""
-    return "megatron" in (job.layout.implementation, job.step.framework) or job.step.framework in SEQUENCE_PARALLEL
 
 
 def stream_bytes(job: Job) -> float:
@@ -47,7 +38,7 @@ def input_reductions(job: Job, block: Block) -> int:
     """
     if job.step.framework in ("torchtune", "litgpt") or is_sequence_parallel(job):
         return 2
-    return sum(linear.role in COLUMN_ROLES for linear in block.linears)
+    return sum(linear.role in COLUMNS for linear in block.linears)
 
 
 def forwards_again(job: Job, checkpointed: int) -> int:
@@ -127,40 +118,47 @@ def pipeline_collectives(job: Job) -> Iterator[Collective]:
         yield Collective(what, "send", size, 2, nodes, 2 // nodes, job.batch.accumulation, phase, False, crossing=crossing)
 
 
-def context_kind(job: Job) -> Literal["ring", "ulysses"]:
-    """How a row cut among ranks attends to all of itself: DeepSpeed exchanges heads for tokens, the others hand keys and values on."""
-    return "ulysses" if job.layout.implementation == "deepspeed" or job.step.framework == "deepspeed" else "ring"
-
-
 def context_collectives(job: Job) -> Iterator[Collective]:
-    """Keys and values handed around a ring of c ranks, or heads exchanged for tokens, per block.
+    """How a row cut among c ranks attends to all of itself, per block; kv: keys and values of one rank, k: heads times their widths.
 
     ::
 
-        ring       (c - 1) messages of 2 * b * s / c * kv * bytes forward, twice as much backward
-        ulysses    all-to-all of query, key, value and output, each b * s / c * width * bytes, forward and backward
+        ring       (c - 1) messages of kv = b * s / c * k * bytes forward, twice as much backward
+        gather     one all-gather of c * kv forward and one backward, and c messages of kv's gradient in float32
+        heads      all-to-all of query, key, value and output, each b * s / c * width * bytes, forward and backward
 
-    Example: 1,024 wide keys, 8,192 tokens over 4 ranks, bfloat16: 3 messages of ``2 * 2048 * 1024 * 2`` = 8.4 MB.
+    Example: keys and values of 1,024 each, 8,192 tokens over 4 ranks, bfloat16: 3 messages of ``2048 * 2048 * 2`` = 8.4 MB.
 
     Source:
-        Liu et al. 2023, Ring attention, section 3; Jacobs et al. 2023, DeepSpeed Ulysses, section 3.2
+        Liu et al. 2023, Ring attention, section 3; torch 2.13, distributed/tensor/experimental/_context_parallel/_attention.py
+        (_AllGatherRotater, _templated_ring_attention_backward); Jacobs et al. 2023, DeepSpeed Ulysses, section 3.2
     """
-    stage, group, micro = stage_of(job), context_group(job), job.batch.accumulation
+    stage, group, micro, exchange = stage_of(job), context_group(job), job.batch.accumulation, context_exchange(job)
     tokens = job.batch.tokens / job.layout.context * compute_bytes(job) / job.layout.tensor
-    ring = context_kind(job) == "ring"
     again = checkpointed_blocks(job, stage)
     for kind in dict.fromkeys(stage.layers):
         shape, count = job.shape.blocks[kind].attention, stage.layers.count(kind)
-        passes: tuple[tuple[Phase, int], ...] = (("forward", count), ("backward", count + again.get(kind, 0)))
         keys = shape.key_value_heads * (shape.head_dim + shape.value_head_dim) * tokens
         queries = shape.heads * (shape.head_dim + shape.value_head_dim) * tokens
+        gradients = keys * FLOAT32 / compute_bytes(job)
+        passes: tuple[tuple[Phase, int], ...] = (("forward", count), ("backward", count + again.get(kind, 0)))
         for phase, times in passes:
-            if ring:
-                hops = micro * (job.layout.context - 1) * (times + (count if phase == "backward" else 0))
-                nodes = min(2, group.nodes)
-                yield Collective("hand keys and values on", "send", keys, 2, nodes, 2 // nodes, hops, phase, True)
-            else:
+            if exchange == "heads":
                 yield Collective("exchange heads for tokens", "all_to_all", queries + keys, *group, micro * times, phase, False)
+            elif exchange == "gather":
+                yield Collective("gather keys and values", "all_gather", keys * group.ranks, *group, micro * times, phase, True)
+            else:
+                yield _handed_on("hand keys and values on", keys, micro * (group.ranks - 1) * times, phase, group)
+        if exchange == "gather":
+            yield _handed_on("hand gradients of keys and values on", gradients, micro * group.ranks * count, "backward", group)
+        elif exchange == "ring":
+            yield _handed_on("hand gradients of keys and values on", keys, micro * (group.ranks - 1) * count, "backward", group)
+
+
+def _handed_on(what: str, size: float, times: int, phase: Phase, group: Group) -> Collective:
+    """Messages from each rank to the next, beside the attention to the part that is there."""
+    nodes = min(2, group.nodes)
+    return Collective(what, "send", size, 2, nodes, 2 // nodes, times, phase, True)
 
 
 def expert_collectives(job: Job) -> Iterator[Collective]:

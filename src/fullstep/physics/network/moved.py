@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from fullstep.job import Job
 from fullstep.job.habits import HUGGING_FACE
 from fullstep.models import Block, ModelShape
+from fullstep.physics.memory.cut import expert_parameters
 from fullstep.physics.memory.framework import is_reentrant, stacks_experts
 from fullstep.physics.memory.landmarks import landmarks
 from fullstep.physics.memory.quantization import is_quantized, quantization_constant_bytes
+from fullstep.physics.memory.rank import stage_layers
 from fullstep.physics.memory.sharding import units
 from fullstep.physics.memory.weights import trainable, weight_bytes
 from fullstep.quantities import DTYPE_BYTES
@@ -44,17 +46,17 @@ class Stage(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def worst_stage(shape: ModelShape, pipeline: int) -> Stage:
-    """The stage with most parameters when ``pipeline`` stages have equal numbers of blocks (the earlier ones one more where uneven).
+def worst_stage(shape: ModelShape, layers: tuple[int, ...]) -> Stage:
+    """The stage with most parameters, of stages with so many blocks each.
 
     Example: 32 equal blocks on 4 stages: the last, with 8 blocks and the head.
 
     Source:
         Narayanan et al. 2021, Efficient large-scale language model training on GPU clusters, section 2.2
     """
-    layers, count = shape.layers, len(shape.layers)
-    ends = [round(stage * count / pipeline) for stage in range(pipeline + 1)]
-    stages = [Stage(layers[start:end], number == 0, number == pipeline - 1) for number, (start, end) in enumerate(pairwise(ends))]
+    ends = [0, *accumulate(layers)]
+    last = len(layers) - 1
+    stages = [Stage(shape.layers[start:end], number == 0, number == last) for number, (start, end) in enumerate(pairwise(ends))]
     head = shape.head_parameters or shape.embedding_parameters
 
     def size(stage: Stage) -> int:
@@ -66,7 +68,7 @@ def worst_stage(shape: ModelShape, pipeline: int) -> Stage:
 
 def stage_of(job: Job) -> Stage:
     """The stage whose traffic is counted."""
-    return worst_stage(job.shape, job.layout.pipeline)
+    return worst_stage(job.shape, stage_layers(job))
 
 
 def tensor_share(block: Block, tensor: int) -> float:
@@ -76,11 +78,6 @@ def tensor_share(block: Block, tensor: int) -> float:
         Shoeybi et al. 2019, Megatron-LM, section 3
     """
     return (block.linear_parameters / tensor + block.parameters - block.linear_parameters) / block.parameters
-
-
-def expert_parameters(block: Block) -> int:
-    """Parameters of a block's routed experts; shared ones and the router are on every rank."""
-    return sum(linear.parameters for linear in block.linears if linear.copies > 1)
 
 
 def checkpointed_blocks(job: Job, stage: Stage) -> dict[int, int]:

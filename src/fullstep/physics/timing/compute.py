@@ -13,7 +13,7 @@ from fullstep.physics.timing.products import output_matrix
 from fullstep.physics.timing.rates import Rates, achieved, card_rates, seconds_at, times
 from fullstep.physics.timing.tally import Tally, TimePart, TimePhase
 from fullstep.physics.timing.traffic import Traffic
-from fullstep.physics.timing.workload import workload_of
+from fullstep.physics.timing.workload import stage_blocks, workload_of
 from fullstep.quantities import DTYPE_BYTES, Bounds
 
 
@@ -162,33 +162,35 @@ def _modules(job: Job) -> int:
 
 
 def _add_offloaded_activations(tally: Tally, job: Job, rates: Rates) -> None:
-    """Block inputs go to the host in forward and come back in backward; what takes longer than computing is waited for."""
-    if not job.step.activation_offload or rates.pcie_bytes_per_second is None:
-        return
-    moved = float(job.batch.tokens * job.shape.hidden * compute_bytes(job) * len(job.shape.layers)) / job.layout.context
-    phases: tuple[TimePhase, ...] = ("forward", "backward")
-    for phase in phases:
-        busy = tally.busy(phase).likely
-        over = (max(0.0, seconds - busy) for seconds in seconds_at(moved, rates.pcie_bytes_per_second))
-        tally.add("activations over PCIe", phase, Bounds(*over), "pcie")
+    """Block inputs go to the host in forward and come back in backward."""
+    if job.step.activation_offload:
+        blocks = sum(stage.blocks for stage in stage_blocks(job))
+        stream = job.batch.tokens * job.shape.hidden * compute_bytes(job) / job.layout.context
+        _add_copies(tally, "activations over PCIe", stream * blocks, rates)
 
 
 def _add_offloaded_parameters(tally: Tally, job: Job, rates: Rates) -> None:
-    """Shards of parameters that lie on the host come up for forward and again for backward; what takes longer than computing is waited for.
+    """Shards of parameters that lie on the host come up for forward and again for backward.
 
     FSDP2 copies the shard as it is stored and casts it on the GPU, ZeRO-3 keeps 16-bit ones.
     Source: torch.distributed.fsdp, _fsdp_param.py, all_gather_inputs; Rajbhandari et al. 2021, ZeRO-Infinity, section 5
     """
     layout = job.layout
-    if not layout.offload_parameters or rates.pcie_bytes_per_second is None:
+    if layout.offload_parameters:
+        element = compute_bytes(job) if layout.is_zero else DTYPE_BYTES[job.precision.weights]
+        ranks = layout.tensor * layout.pipeline * max(1, layout.shards) * layout.context
+        _add_copies(tally, "parameters over PCIe", element * job.shape.parameters / ranks, rates)
+
+
+def _add_copies(tally: Tally, what: str, moved_bytes: float, rates: Rates) -> None:
+    """Copies between host and GPU in forward and as many in backward, beside compute: what takes longer is waited for."""
+    if rates.pcie_bytes_per_second is None:
         return
-    element = compute_bytes(job) if layout.is_zero else DTYPE_BYTES[job.precision.weights]
-    moved = element * job.shape.parameters / (layout.tensor * layout.pipeline * max(1, layout.shards) * layout.context)
     phases: tuple[TimePhase, ...] = ("forward", "backward")
     for phase in phases:
         busy = tally.busy(phase).likely
-        over = (max(0.0, seconds - busy) for seconds in seconds_at(moved, rates.pcie_bytes_per_second))
-        tally.add("parameters over PCIe", phase, Bounds(*over), "pcie")
+        over = (max(0.0, seconds - busy) for seconds in seconds_at(moved_bytes, rates.pcie_bytes_per_second))
+        tally.add(what, phase, Bounds(*over), "pcie")
 
 
 def _add_optimizer_step(tally: Tally, job: Job, rates: Rates) -> None:

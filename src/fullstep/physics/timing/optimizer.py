@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fullstep.job import Job
-from fullstep.physics.memory.cut import experts_of
+from fullstep.physics.memory.cut import expert_parameters
 from fullstep.physics.memory.optimizer import matrix_sides, state_bytes
 from fullstep.physics.memory.weights import gradient_bytes, trainable, weight_bytes
 from fullstep.quantities import DTYPE_BYTES
@@ -77,7 +77,7 @@ def elements_here(job: Job) -> float:
         return trains / (layout.shards * layout.context * cut)
     dealt = 0.0
     if layout.expert > 1 and job.method.kind == "full":
-        dealt = sum(linear.parameters for index in job.shape.layers for linear in experts_of(job.shape.blocks[index]))
+        dealt = sum(expert_parameters(job.shape.blocks[index]) for index in job.shape.layers)
     return (trains - dealt * (1 - 1 / layout.expert)) / cut
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import ceil
 from typing import Literal, NamedTuple
 
 from fullstep.job import Job, Method
@@ -11,6 +10,7 @@ from fullstep.models import Block, ModelShape
 from fullstep.physics.memory.choices import block_kernels
 from fullstep.physics.memory.framework import is_reentrant
 from fullstep.physics.memory.kernels import Kernels
+from fullstep.physics.memory.rank import stage_layers
 
 Recomputes = Literal["nothing", "all", "all_but_last", "every_second", "attention", "elementwise"]
 """what of a checkpointed block is computed again in backward:
@@ -110,17 +110,13 @@ class StageBlocks(NamedTuple):
 
 
 def stage_blocks(job: Job) -> tuple[StageBlocks, ...]:
-    """Blocks that the slowest pipeline stage has, kind by kind. Kinds are spread evenly over the stages.
-
-    Blocks: ``ceil(layers / stages)``; one stage has them all.
-    """
-    return _stage_blocks(job.shape, job.layout.pipeline, job.step.activation_checkpointing)
+    """Blocks that the longest pipeline stage has, kind by kind. Kinds are spread evenly over the stages."""
+    return _stage_blocks(job.shape, max(stage_layers(job)), job.step.activation_checkpointing)
 
 
 @lru_cache(maxsize=256)
-def _stage_blocks(shape: ModelShape, pipeline: int, checkpointing: Literal["none", "full", "selective"] | int) -> tuple[StageBlocks, ...]:
+def _stage_blocks(shape: ModelShape, on_stage: int, checkpointing: Literal["none", "full", "selective"] | int) -> tuple[StageBlocks, ...]:
     layers = len(shape.layers)
-    on_stage = ceil(layers / pipeline)
     found = []
     for index in dict.fromkeys(shape.layers):
         places = [place for place, kind in enumerate(shape.layers) if kind == index]
