@@ -26,14 +26,6 @@ class JsonLines(Table):
 
     unit = "line"
 
-    def columns(self) -> list[str]:
-        """Keys of the first row that is one."""
-        faults = Faults()
-        for row in self.rows((), faults):
-            return list(row.values)
-        faults.raise_any()
-        return []
-
     def rows(self, columns: Collection[str], faults: Faults) -> Iterator[Row]:
         """Every line that is not empty."""
         for number, line in lines_of(self):
@@ -52,14 +44,6 @@ class JsonArray(Table):
     """One array of objects, of which one is in memory at a time."""
 
     unit = "row"
-
-    def columns(self) -> list[str]:
-        """Keys of the first row."""
-        faults = Faults()
-        for row in self.rows((), faults):
-            return list(row.values)
-        faults.raise_any()
-        return []
 
     def rows(self, columns: Collection[str], faults: Faults) -> Iterator[Row]:
         """Every element."""

@@ -32,13 +32,17 @@ class Table(ABC):
         self.share_read = 0.0
         """of the file, from 0 to 1"""
 
-    @abstractmethod
     def columns(self) -> list[str]:
-        """Names of its columns; of the first row where no schema says them. Empty: there is no row.
+        """Names of its columns; those of the first row where its format has no schema. Empty: there is no row.
 
         Raises:
             InputError: it cannot be read, or is not of its format
         """
+        faults = Faults()
+        for row in self.rows((), faults):
+            return list(row.values)
+        faults.raise_any()
+        return []
 
     @abstractmethod
     def rows(self, columns: Collection[str], faults: Faults) -> Iterator[Row]:
