@@ -15,9 +15,7 @@ EXIT_OURS = 1
 EXIT_INPUT = 2
 EXIT_DOES_NOT_FIT = 3
 EXIT_LAB = 4
-STOPPED = 128
-"""plus the number of the signal"""
-_SIGINT = 2
+_STOPPED_BY_SIGINT = 128 + 2
 
 COMMANDS: dict[str, str] = {
     "plan": "the main job: layouts of the worksheet's machine ranked, what does not fit and why",
@@ -51,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = list(sys.argv[1:] if arguments is None else arguments)
         return guarded(lambda: _run(words))
     except KeyboardInterrupt:  # before the door is there, or on its way out
-        return STOPPED + _SIGINT
+        return _STOPPED_BY_SIGINT
 
 
 def _run(words: list[str]) -> int:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
-from fullstep.cli import EXIT_INPUT, EXIT_LAB, EXIT_OURS, STOPPED
+from fullstep.cli import EXIT_INPUT, EXIT_LAB, EXIT_OURS
 from fullstep.cli.streams import silence, stand_in_for_closed_streams
 from fullstep.errors import InputError, LabError, printable
+from fullstep.errors.stops import BY_SIGNAL, ends_by_signal
 
 _BROKEN_PIPE = 13
 """the number of SIGPIPE, which not every system has"""
@@ -21,7 +20,7 @@ _BROKEN_PIPE = 13
 def guarded(action: Callable[[], int]) -> int:
     """Runs it; errors of the input become their faults on standard error, unexpected ones a line to report."""
     stand_in_for_closed_streams()
-    with _ends_by_signal():
+    with ends_by_signal():
         try:
             code = _code_of(action)
             sys.stdout.flush()
@@ -34,10 +33,10 @@ def guarded(action: Callable[[], int]) -> int:
             _complain(f"fullstep: {error}\n")
             return EXIT_LAB
         except KeyboardInterrupt:
-            return STOPPED + signal.SIGINT
+            return BY_SIGNAL + signal.SIGINT
         except BrokenPipeError:
             silence(sys.stdout)
-            return STOPPED + _BROKEN_PIPE
+            return BY_SIGNAL + _BROKEN_PIPE
         except Exception as error:
             if isinstance(error, OSError) and error.filename is None:  # files that are read name themselves
                 silence(sys.stdout)
@@ -55,27 +54,6 @@ def _code_of(action: Callable[[], int]) -> int:
         return action()
     except SystemExit as stop:  # argparse, or a signal
         return stop.code if isinstance(stop.code, int) else EXIT_OURS
-
-
-@contextmanager
-def _ends_by_signal() -> Iterator[None]:
-    """SIGTERM, and SIGHUP where nobody ignores it, end the command by way of its cleanups; only the main thread may say so."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(STOPPED + number)
-
-    hangup = getattr(signal, "SIGHUP", signal.SIGTERM)  # not every system has it
-    numbers = {signal.SIGTERM, hangup} if signal.getsignal(hangup) is signal.SIG_DFL else {signal.SIGTERM}
-    try:
-        before = {number: signal.signal(number, stop) for number in numbers}
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _complain(text: str) -> None:

@@ -8,15 +8,14 @@ import selectors
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryFile
-from types import FrameType
 from typing import IO, Any
 
 from fullstep.errors import LabError, printable
+from fullstep.errors.stops import ends_by_signal
 
 WORKER: Sequence[str] = ("-P", "-m", "fullstep.lab.trace.worker")
 """arguments of Python; ``-P``: nothing in the current folder stands in for a library"""
@@ -154,7 +153,7 @@ def started(request: str, progress: Callable[[str], None] | None = None) -> Iter
     Raises:
         LabError: no process can be started.
     """
-    with _ends_by_signal(), ExitStack() as stack:
+    with ends_by_signal(), ExitStack() as stack:
         try:
             complaints = stack.enter_context(TemporaryFile())
             asked = stack.enter_context(TemporaryFile())  # not a pipe, which would fill up before a worker that never reads
@@ -172,26 +171,6 @@ def started(request: str, progress: Callable[[str], None] | None = None) -> Iter
             yield worker
         finally:
             worker.kill()
-
-
-@contextmanager
-def _ends_by_signal() -> Iterator[None]:
-    """SIGTERM and SIGHUP end us by way of our cleanups where nobody has said otherwise; only the main thread may say so."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    for number in caught:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number in caught:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def _signal_name(number: int) -> str:
