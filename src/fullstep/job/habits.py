@@ -15,6 +15,16 @@ _TABLE = Path(__file__).parent / "data" / "habits.json"
 _NUMBERS = re.compile(r"[0-9]+")
 HUGGING_FACE = ("transformers", "axolotl", "llamafactory", "fms_acceleration", "unsloth", "deepspeed")
 """frameworks whose models are the classes of transformers and whose checkpointing is its Trainer's"""
+CASTS_IN_THE_LOSS = (4, 46)
+"""version of transformers from which on logits become float32 in the loss, where the model's own live on beside them"""
+SHIFTS_LABELS = (4, 50)
+"""version of transformers from which on labels are shifted; before, the logits without the last position were copied out.
+Source of both: transformers, loss/loss_utils.py and the models' forward, 4.45 to 5.23"""
+NOT_REENTRANT = (5,)
+"""version of transformers from which on checkpointing is not torch's reentrant kind. Source: modeling_utils.py,
+gradient_checkpointing_enable"""
+STACKS_EXPERTS = (5,)
+"""version of transformers from which on the experts of a block are one parameter, which 4-bit layers do not take the place of"""
 
 
 class Habits(NamedTuple):

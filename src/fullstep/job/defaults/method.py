@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from fullstep.job.defaults.filler import Filler
+from fullstep.job.habits import STACKS_EXPERTS
 from fullstep.job.job import Method
 from fullstep.job.keys import COVERED_METHODS, COVERED_OBJECTIVES, REFUSED_OBJECTIVES, TRACED_METHODS
 from fullstep.models import EXPERT_TARGETS, ModelShape
@@ -52,7 +53,7 @@ def method_of(filler: Filler, values: Mapping[str, Any], shape: ModelShape | Non
         targets=_targets(filler, values, kind, shape),
         train_modules=_train_modules(filler, values, shape),
         dropout=take(values, "dropout", "method.dropout", 0, "peft's default") if kind in LORA_FAMILY else values.get("dropout", 0),
-        stacked_experts=filler.transformers is not None and filler.transformers >= (5,),
+        stacked_experts=filler.transformers is not None and filler.transformers >= STACKS_EXPERTS,
         quantization=quantization,
         double_quantization=double,
         upcast_unquantized=upcast,
@@ -128,7 +129,7 @@ def _with_experts(filler: Filler, kind: str, shape: ModelShape, names: tuple[str
     stacked = _stacked(shape)
     if names is None and (not stacked or filler.transformers is None):
         return shape.linear_names
-    if filler.transformers is not None and filler.transformers < (5,):
+    if filler.transformers is not None and filler.transformers < STACKS_EXPERTS:
         wanted = shape.linear_names if names is None else names
         dense = [name for name in wanted if name in shape.linear_names]
         return tuple(dict.fromkeys([*dense, *(target for name, target in stacked.items() if names is None or name in names)]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fullstep.job import Job
-from fullstep.job.habits import HUGGING_FACE
+from fullstep.job.habits import CASTS_IN_THE_LOSS, HUGGING_FACE, SHIFTS_LABELS
 from fullstep.models import Block
 from fullstep.physics.memory.cut import gathered_roles
 from fullstep.physics.memory.framework import (
@@ -199,8 +199,8 @@ def loss_habit(job: Job) -> LossHabit:
     return LossHabit(
         kernel=step.loss,
         input_bytes=DTYPE_BYTES[step.loss_input_dtype],
-        copies_shifted=(hugging_face and version < (4, 50)) or step.loss == "inplace",
-        holds_logits=hugging_face and version >= (4, 46),
+        copies_shifted=(hugging_face and version < SHIFTS_LABELS) or step.loss == "inplace",
+        holds_logits=hugging_face and version >= CASTS_IN_THE_LOSS,
         trains_head=trains,
         compiled=step.compile,
         gathered_from=job.layout.tensor if tensor_plan(job) == "transformers" else 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fullstep.job import Job
-from fullstep.job.habits import HUGGING_FACE, transformers_numbers
+from fullstep.job.habits import HUGGING_FACE, NOT_REENTRANT, STACKS_EXPERTS, transformers_numbers
 from fullstep.physics.memory.kernels import FLOAT32
 
 NEWEST = (10**6,)
@@ -20,7 +20,7 @@ def is_reentrant(job: Job) -> bool:
     Source:
         transformers, modeling_utils.py gradient_checkpointing_enable
     """
-    return job.step.framework in HUGGING_FACE and transformers_version(job) < (5,)
+    return job.step.framework in HUGGING_FACE and transformers_version(job) < NOT_REENTRANT
 
 
 REPEATS_KEYS_UNDER_FLASH = frozenset(("mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2"))
@@ -69,7 +69,7 @@ def output_bytes_per_logit(job: Job, compute: int) -> int:
 
 def stacks_experts(job: Job) -> bool:
     """transformers keeps the experts of a block in one parameter since version 5; before, and elsewhere, they are modules."""
-    return job.step.framework in HUGGING_FACE and transformers_version(job) >= (5,)
+    return job.step.framework in HUGGING_FACE and transformers_version(job) >= STACKS_EXPERTS
 
 
 FLOAT32_SHARES = frozenset(("mixtral", "minimax", "deepseek_v3", "glm4_moe", "dots1"))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fullstep.job import Settings
-from fullstep.job.habits import transformers_numbers, version_numbers
+from fullstep.job.habits import NOT_REENTRANT, transformers_numbers, version_numbers
 from fullstep.lab.trace.worker.compat.dropout import FusedRmsNorm
 from fullstep.ledger import Caution
 
@@ -54,9 +54,9 @@ def notes(settings: Settings) -> list[Caution]:
 
 
 def recomputes_reentrantly(settings: Settings) -> bool:
-    """Recomputation was torch's reentrant kind in transformers before 5. Source: modeling_utils.py, gradient_checkpointing_enable."""
+    """Recomputation was torch's reentrant kind in transformers before 5."""
     asked = asked_transformers(settings)
-    return bool(asked) and asked < (5,)
+    return bool(asked) and asked < NOT_REENTRANT
 
 
 def recomputes_units(settings: Settings) -> bool:

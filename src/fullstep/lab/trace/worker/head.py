@@ -10,16 +10,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fullstep.errors import Fault, UnsupportedError
+from fullstep.job.habits import CASTS_IN_THE_LOSS, SHIFTS_LABELS
 from fullstep.job.job import Settings
 from fullstep.lab.trace.worker.frameworks import asked_transformers
 from fullstep.lab.trace.worker.losses import CHUNKS, FusedLinearLoss, InPlaceLoss, next_labels
 from fullstep.lab.trace.worker.model import DTYPES
 
 _STANDARD = "standard"
-_CASTS_IN_THE_LOSS = (4, 46)
-"""version of transformers from which on logits are cast to float32 in the loss, where those of the model live on beside them"""
-_SHIFTS_LABELS = (4, 50)
-"""from here on labels are shifted; before, logits without the last position were copied out. Source: transformers, loss/loss_utils.py"""
 
 
 def impose_loss(model: nn.Module, head: nn.Module | None, settings: Settings) -> None:
@@ -40,11 +37,11 @@ def impose_loss(model: nn.Module, head: nn.Module | None, settings: Settings) ->
     base: Any = model
     asked = asked_transformers(settings)
     if kernel in (_STANDARD, "inplace"):
-        if asked and asked < _CASTS_IN_THE_LOSS and head is not None:
+        if asked and asked < CASTS_IN_THE_LOSS and head is not None:
             _cast_at_once(_trained(model, head))
         if kernel == "inplace":
             base.loss_function = _in_place(settings)
-        elif asked and asked < _SHIFTS_LABELS:
+        elif asked and asked < SHIFTS_LABELS:
             base.loss_function = _of_shifted_logits
         return
     if head is None:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from fullstep.errors import Fault, UnsupportedError
+from fullstep.job.habits import STACKS_EXPERTS
 from fullstep.job.job import Settings
 from fullstep.lab.trace.front.limits import FOUR_BIT
 from fullstep.lab.trace.worker.adapters import adapter_config, config_class, give_what_it_asks_for
@@ -19,8 +20,6 @@ from fullstep.lab.trace.worker.frameworks import asked_transformers, recomputes_
 from fullstep.lab.trace.worker.model import DTYPES
 
 _LONGEST_REASON = 400
-_STACKS_EXPERTS = (5,)
-"""version of transformers from which on the experts of a block are one parameter, which 4-bit layers do not take the place of"""
 
 
 def apply_method(model: nn.Module, settings: Settings) -> nn.Module:
@@ -113,9 +112,9 @@ def _four_bit(model: nn.Module, settings: Settings) -> None:
     storage = compute if settings.layout.is_fsdp else torch.uint8
     quantize(model, keep=(head,), dtype=compute, storage=storage, twice=method.double_quantization)
     asked = asked_transformers(settings)
-    if asked and asked < _STACKS_EXPERTS and any(parameter.dim() > 2 for parameter in model.parameters()):
+    if asked and asked < STACKS_EXPERTS and any(parameter.dim() > 2 for parameter in model.parameters()):
         found = f"{'.'.join(map(str, asked))}, which packs every expert; transformers {version('transformers')} has them as one parameter"
-        allowed = f"transformers {_STACKS_EXPERTS[0]}, which leaves the experts unpacked, or none"
+        allowed = f"transformers {STACKS_EXPERTS[0]}, which leaves the experts unpacked, or none"
         raise UnsupportedError(Fault("step.framework_version", found, allowed, "`fullstep estimate` covers both."))
     packed = {id(module.weight) for module in model.modules() if isinstance(module, PackedLinear)}  # may pass for a 16-bit dtype
     for parameter in model.parameters():
