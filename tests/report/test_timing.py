@@ -9,7 +9,8 @@ from fullstep.ledger import Answer, Run, StepPart, StepTime, Timing, Traffic
 from fullstep.quantities import Bounds
 from fullstep.report.json import answer_as_dict, answer_line
 from fullstep.report.paper import Paper
-from fullstep.report.timing import step_as_dict, timing_lines, traffic_as_dict
+from fullstep.report.timing_json import step_as_dict, traffic_as_dict
+from fullstep.report.timing_text import timing_lines
 
 STEP = StepTime(
     evidence="estimated", seconds=Bounds(2.1, 2.2, 2.4), tokens_per_second_per_gpu=Bounds(15_000, 15_600, 16_000),

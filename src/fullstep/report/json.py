@@ -10,7 +10,7 @@ from fullstep import __version__
 from fullstep.errors import InputError
 from fullstep.evidence import Assumption
 from fullstep.ledger import HOLDINGS, Answer, HostMemory, Instant, Memory, Timing
-from fullstep.report.timing import run_as_dict, step_as_dict, traffic_as_dict
+from fullstep.report.timing_json import run_as_dict, step_as_dict, traffic_as_dict
 
 SCHEMA = 1
 _LATER = {"checkpoint": "checkpoints are not sized yet", "run.cost": "offers are not known yet"}

@@ -18,7 +18,7 @@ from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
 from fullstep.report.scaling import scaling_lines
 from fullstep.report.text import closing_lines, memory_lines, other_lines, remedy_lines
-from fullstep.report.timing import duration, timing_lines
+from fullstep.report.timing_text import duration, timing_lines
 from fullstep.report.wording import VERDICTS, gib, headline, span
 
 _INK = {"nothing_fits": "red", "undecided": "yellow"}

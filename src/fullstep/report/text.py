@@ -10,7 +10,7 @@ from fullstep.ledger import HOLDINGS, Answer, Instant, MemoryEstimate
 from fullstep.plan.layouts import layout_words, machine_words
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
-from fullstep.report.timing import timing_lines
+from fullstep.report.timing_text import timing_lines
 from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, headline, shows, span
 
 if TYPE_CHECKING:

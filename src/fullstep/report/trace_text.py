@@ -12,7 +12,7 @@ from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper, cut, cut_front
 from fullstep.report.text import closing_lines, memory_lines, other_lines, remedy_lines, verdict_lines
 from fullstep.report.timeline import moment_words, peak_of, timeline_lines
-from fullstep.report.timing import timing_lines
+from fullstep.report.timing_text import timing_lines
 from fullstep.report.trace_json import flops_by_phase
 from fullstep.report.wording import HOLDING_WORDS, gib, headline
 

@@ -1,0 +1,50 @@
+"""Time, traffic and the run as the contract's objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fullstep.ledger import Run, StepTime, Traffic
+
+
+def step_as_dict(step: StepTime | None) -> dict[str, Any] | None:
+    """The object ``step``."""
+    if step is None:
+        return None
+    utilization, exposed = step.model_flops_utilization, step.exposed_communication_fraction
+    return {
+        "evidence": step.evidence,
+        "seconds": step.seconds.as_dict(),
+        "tokens_per_second_per_gpu": step.tokens_per_second_per_gpu.as_dict(),
+        "model_flops_utilization": None if utilization is None else utilization.as_dict(),
+        "exposed_communication_fraction": None if exposed is None else exposed.as_dict(),
+        "bound_by": step.bound_by,
+        "parts": [{"what": part.what, "seconds": part.seconds.as_dict(), "bound_by": part.bound_by} for part in step.parts],
+    }
+
+
+def traffic_as_dict(traffic: Traffic | None) -> dict[str, Any] | None:
+    """The object ``traffic``."""
+    if traffic is None:
+        return None
+    rate = traffic.required_gbit_s_per_node
+    return {
+        "evidence": traffic.evidence,
+        "sent_bytes_per_gpu_per_step": {
+            "inside_node": round(traffic.inside_node_bytes), "between_nodes": round(traffic.between_nodes_bytes),
+        },
+        "required_gbit_s_per_node": None if rate is None else rate.as_dict(),
+    }  # fmt: skip
+
+
+def run_as_dict(run: Run | None) -> dict[str, Any] | None:
+    """The object ``run``; what it costs is not known yet."""
+    if run is None:
+        return None
+    return {
+        "optimizer_steps": run.optimizer_steps,
+        "seconds": run.seconds.as_dict(),
+        "evaluation_seconds": run.evaluation_seconds.as_dict(),
+        "cost": None,
+        "bill": None,
+    }

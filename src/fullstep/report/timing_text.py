@@ -1,0 +1,104 @@
+"""Time, traffic and the run as lines for the terminal."""
+
+from __future__ import annotations
+
+from fullstep.job import Settings
+from fullstep.ledger import Answer, Run, StepTime, Traffic
+from fullstep.quantities import Bounds
+from fullstep.report.paper import Paper
+
+_GB = 1e9
+_BOUND_WORDS = {
+    "compute": "arithmetic", "memory": "memory bandwidth", "launch": "launches of kernels", "pcie": "PCIe", "network": "communication",
+    "bubble": "the pipeline's bubble",
+}  # fmt: skip
+_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+_SHOWN_SHARE = 0.005
+
+
+def timing_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
+    """Step, run and network, each with what is known of it."""
+    timing = answer.timing
+    if timing is None:
+        return []
+    lines: list[str] = []
+    if timing.step is not None:
+        lines += paper.entry("Step", step_words(timing.step))
+    if timing.run is not None:
+        lines += paper.entry("Run", run_words(timing.run))
+    if timing.traffic is not None and job.machine.gpus * job.machine.nodes > 1:
+        lines += paper.entry("Network", traffic_words(timing.traffic, job))
+    return lines
+
+
+def step_words(step: StepTime) -> str:
+    """The time of a step, and what it says of the machine."""
+    words = [
+        f"{duration(step.seconds)} (likely {_one(step.seconds.likely)})",
+        f"{step.tokens_per_second_per_gpu.likely:,.0f} tokens/s per GPU",
+    ]  # fmt: skip
+    if step.seconds.low == step.seconds.high:
+        words[0] = duration(step.seconds)
+    if step.model_flops_utilization is not None:
+        words.append(f"{_percent(step.model_flops_utilization.likely)} of the peak (MFU)")
+    share = step.exposed_communication_fraction
+    if share is not None and share.high > _SHOWN_SHARE:
+        most = f" (up to {_percent(share.high)})" if share.high > share.likely else ""
+        words.append(f"communication not hidden {_percent(share.likely)}{most}")
+    if step.bound_by is not None:
+        words.append(f"most of it {_BOUND_WORDS[step.bound_by]}")
+    return " · ".join([*words, step.evidence])
+
+
+def run_words(run: Run) -> str:
+    """How long all steps take."""
+    evaluation = f", {duration(run.evaluation_seconds)} of it evaluation" if run.evaluation_seconds.high > 0 else ""
+    return f"{duration(run.seconds)} for {run.optimizer_steps:,} steps{evaluation}; without checkpoints and starting up"
+
+
+def traffic_words(traffic: Traffic, job: Settings) -> str:
+    """What GPUs send, and the line rate that a node needs for it."""
+    sent = f"each GPU sends {gigabytes(traffic.inside_node_bytes)} a step inside its node"
+    if job.machine.nodes == 1:
+        return f"none between servers · {sent}"
+    node = traffic.between_nodes_bytes * job.machine.gpus
+    rate = traffic.required_gbit_s_per_node
+    words = [sent, f"a node sends {gigabytes(node)} to others"]
+    if rate is None:
+        words.append(f"line rate for it: {traffic.why_no_rate}")
+    else:
+        words.append(f"{rate.likely:,.0f} Gbit/s per node ({rate.low:,.0f}-{rate.high:,.0f}) keep it under a tenth of the step")
+    return " · ".join(words)
+
+
+def gigabytes(size_bytes: float) -> str:
+    """A size as links are sold, in units of 10^9 bytes.
+
+    >>> gigabytes(60.2e9), gigabytes(1.5e6)
+    ('60.2 GB', '0.0 GB')
+    """
+    return f"{size_bytes / _GB:,.1f} GB"
+
+
+def duration(seconds: Bounds) -> str:
+    """Low to high in the unit of the high one.
+
+    >>> duration(Bounds(5400, 6000, 7200)), duration(Bounds(0.2, 0.25, 0.3)), duration(Bounds(2, 2, 2))
+    ('1.5-2.0 h', '200-300 ms', '2.0 s')
+    """
+    size, unit = _unit(seconds.high)
+    low, high = (f"{end / size:,.{0 if unit == 'ms' else 1}f}" for end in (seconds.low, seconds.high))
+    return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _one(seconds: float) -> str:
+    size, unit = _unit(seconds)
+    return f"{seconds / size:,.{0 if unit == 'ms' else 1}f} {unit}"
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    return next(((size, unit) for size, unit in _UNITS if seconds >= size * (1.5 if unit in ("h", "min") else 1)), _UNITS[-1])
