@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -11,11 +11,24 @@ from hypothesis import strategies as st
 from fullstep.hardware.links import spread_share
 from fullstep.job import Job
 from fullstep.physics.network.collective import Collective
-from fullstep.physics.network.exposure import PhaseSeconds, Talk, communication_seconds, exposed_seconds, hidden_behind, slowest_of, waits
+from fullstep.physics.network.cost import collective_seconds
+from fullstep.physics.network.exposure import PhaseSeconds, Talk, exposed_seconds, hidden_behind, slowest_of, waits
 from fullstep.physics.network.fabric import GBIT_BYTES, Fabric, fabric_of
 from fullstep.physics.network.traffic import step_collectives
+from fullstep.quantities import Bounds
 
 Make = Callable[..., Job]
+
+
+def one_after_another(collectives: Sequence[Collective], fabric: Fabric) -> Bounds | None:
+    """All communication of a step with nothing beside it [s]; None: a link is not known."""
+    total = Bounds.exact(0.0)
+    for one in collectives:
+        seconds = collective_seconds(one, fabric)
+        if seconds is None:
+            return None
+        total += seconds
+    return total
 
 
 def test_each_phase_hides_its_own() -> None:
@@ -58,7 +71,7 @@ def test_a_link_limited_on_purpose(small: Make, gbit_s: float, keys: dict[str, o
     """
     job = small(**{"layout__strategy": "fsdp", "machine__gpus": 1, "machine__nodes": 2, **keys})
     link = Fabric("", "", None, "gloo_tcp", "gloo_tcp", gbit_s * GBIT_BYTES, 1)
-    talk = communication_seconds(step_collectives(job), link)
+    talk = one_after_another(step_collectives(job), link)
     assert talk is not None
     assert compute + talk.likely == pytest.approx(measured, rel=0.15)
 
@@ -92,7 +105,7 @@ def test_collectives_take_multiprocessors_from_what_they_hide_behind() -> None:
     """One collective of 1 s beside 2 s of backward on one Hopper: nothing waits, 16 of 132 multiprocessors are gone for that second."""
     one = Collective("", "all_gather", 1.0, 2, 2, 1, 1, "backward", True)
     link = Fabric("", "Hopper", None, "gloo_tcp", "gloo_tcp", GBIT_BYTES, 1)
-    seconds = communication_seconds([one], link)
+    seconds = one_after_another([one], link)
     found = exposed_seconds([one], link, PhaseSeconds(1.0, 2.0))
     assert seconds is not None and found is not None
     assert found.likely == pytest.approx(16 / 132 * seconds.likely, rel=0.01)
@@ -104,7 +117,7 @@ def test_bounds_run_from_all_overlapped_to_nothing_overlapped(eight_billion: Mak
         machine__rdma=True,
     )  # fmt: skip
     collectives, fabric = step_collectives(job), fabric_of(job)
-    talk = communication_seconds(collectives, fabric)
+    talk = one_after_another(collectives, fabric)
     found = exposed_seconds(collectives, fabric, PhaseSeconds(1.0, 2.0))
     assert talk is not None and found is not None
     assert found.low == pytest.approx(talk.low - 3.0)

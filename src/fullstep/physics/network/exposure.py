@@ -136,17 +136,6 @@ def slowed_seconds(hidden_seconds: float, taken: float) -> float:
     return taken * hidden_seconds
 
 
-def communication_seconds(collectives: Sequence[Collective], fabric: Fabric) -> Bounds | None:
-    """All communication of a step, one call after another, nothing beside it [s]; None: a link is not known."""
-    total = Bounds.exact(0.0)
-    for one in collectives:
-        seconds = collective_seconds(one, fabric)
-        if seconds is None:
-            return None
-        total += seconds
-    return total
-
-
 def added_seconds(found: Sequence[Talk], compute: PhaseSeconds, fabric: Fabric, slowest: float) -> float:
     """What is waited for, what compute loses to collectives beside it, and the wait for the slowest GPU [s]."""
     exposed = waits(found, compute)
