@@ -23,8 +23,10 @@ TOOLS = ("unshare", "nsenter", "ip", "tc")
 INTERFACES = ("fullstep0", "fullstep1")
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 PORT = 29_511
-HEADER_BYTES = 14 + 20 + 32
-"""of each packet that the interface counts: Ethernet, IPv4, TCP with its time stamps"""
+ETHERNET_BYTES, IP_AND_TCP_BYTES = 14, 20 + 32
+"""headers of each packet that the interface counts; TCP with its time stamps"""
+SEGMENT_BYTES = 1500 - IP_AND_TCP_BYTES
+"""what TCP sends again at once where an acknowledgement is late, as on a busy machine"""
 LIMIT = ("tbf", "burst", "200kb", "latency", "50ms", "rate")
 TRIAL = f"ip link add {INTERFACES[0]} type veth peer name {INTERFACES[1]} && tc qdisc add dev {INTERFACES[0]} root {' '.join(LIMIT)} 1gbit"
 
@@ -35,7 +37,7 @@ class Outcome(NamedTuple):
     seconds: list[float]
     """of each run, of the rank that came last"""
     sent_bytes: list[float]
-    """by each rank in all runs together, without headers"""
+    """by each rank in all runs together, without headers and without what TCP sent twice"""
 
 
 def why_no_link() -> str:
@@ -106,12 +108,15 @@ class Link:
         _run(["nsenter", "--target", str(self._ranks[rank].pid), "--net", *command.split()])
 
     def _counted(self, rank: int) -> float:
-        """Bytes that the rank's interface has sent, less the headers of its packets."""
-        for line in Path(f"/proc/{self._ranks[rank].pid}/net/dev").read_text(encoding="utf-8").splitlines():
+        """Bytes that the rank's interface has sent, less the headers of its packets and what TCP sent again."""
+        counts = Path(f"/proc/{self._ranks[rank].pid}/net")
+        names, values = (line.split() for line in (counts / "snmp").read_text(encoding="utf-8").splitlines() if line.startswith("Tcp:"))
+        again_bytes = SEGMENT_BYTES * int(values[names.index("RetransSegs")])
+        for line in (counts / "dev").read_text(encoding="utf-8").splitlines():
             name, _, counters = line.partition(":")
             if name.strip() == INTERFACES[rank]:
                 sent, packets = counters.split()[8:10]
-                return float(sent) - HEADER_BYTES * float(packets)
+                return float(sent) - (ETHERNET_BYTES + IP_AND_TCP_BYTES) * float(packets) - again_bytes
         raise RuntimeError(f"{INTERFACES[rank]} is gone")
 
 
