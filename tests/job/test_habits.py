@@ -19,7 +19,7 @@ def test_every_framework_has_habits_with_sources() -> None:
     assert set(TABLE) == set(FRAMEWORKS)
     for framework in FRAMEWORKS:
         found = habits_of(framework, None, "torch", "")
-        assert set(found.reasons) == {"loss_input_dtype", "keeps_outputs", "gradients_cleared", "loading"}
+        assert set(found.reasons) - {"one_dtype"} == {"loss_input_dtype", "keeps_outputs", "gradients_cleared", "loading"}
         assert all(row["source"] and row["why"] for row in TABLE[framework]["rows"])
 
 
@@ -49,6 +49,15 @@ def test_versions_compare_as_numbers() -> None:
     assert version_numbers("4.9") < version_numbers("4.10.1") < version_numbers("5.0.0.dev0") < version_numbers("newest")
     assert transformers_numbers("axolotl", "0.9") == version_numbers(TABLE["transformers"]["newest"])
     assert transformers_numbers("litgpt", "0.5") is None
+
+
+def test_fsdp_qlora_trains_and_reduces_in_the_dtype_of_its_weights() -> None:
+    """README.md of AnswerDotAI/fsdp_qlora: pure bfloat16 is the default; its models are those of transformers 4.37."""
+    keys = {"method__kind": "qlora", "step__framework": "fsdp_qlora", "layout__strategy": "fsdp", "machine__gpus": 2}
+    it = job(**keys)
+    assert (it.precision.adapters, it.precision.gradients, it.precision.reduce) == ("bfloat16", "bfloat16", "bfloat16")
+    assert job(**keys, precision__adapters="float32").precision.adapters == "float32"
+    assert transformers_numbers("fsdp_qlora", "newest") == (4, 37)
 
 
 def test_a_habit_stated_by_hand_wins() -> None:

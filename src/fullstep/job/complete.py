@@ -79,7 +79,7 @@ def _parts(filler: Filler, shape: ModelShape | None) -> dict[str, Any]:
     habits = habits_of(filler.framework, version, filler.implementation, sharded_by(filler.strategy))
     filler.transformers = transformers_numbers(filler.framework, habits.version)
     method = method_of(filler, section("method"), shape)
-    precision = precision_of(filler, section("precision"))
+    precision = precision_of(filler, section("precision"), habits)
     optimizer = optimizer_of(filler, section("optimizer"), precision)
     batch = batch_of(filler, section("batch"), data_parallel)
     step = step_of(filler, step_keys, habits)

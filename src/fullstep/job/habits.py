@@ -15,6 +15,8 @@ _TABLE = Path(__file__).parent / "data" / "habits.json"
 _NUMBERS = re.compile(r"[0-9]+")
 HUGGING_FACE = ("transformers", "axolotl", "llamafactory", "fms_acceleration", "unsloth", "deepspeed")
 """frameworks whose models are the classes of transformers and whose checkpointing is its Trainer's"""
+RUNS_TRANSFORMERS = (*HUGGING_FACE, "fsdp_qlora")
+"""frameworks whose models are the classes of transformers, whoever wraps them"""
 CASTS_IN_THE_LOSS = (4, 46)
 """version of transformers from which on logits become float32 in the loss, where the model's own live on beside them"""
 SHIFTS_LABELS = (4, 50)
@@ -23,6 +25,9 @@ Source of both: transformers, loss/loss_utils.py and the models' forward, 4.45 t
 NOT_REENTRANT = (5,)
 """version of transformers from which on checkpointing is not torch's reentrant kind. Source: modeling_utils.py,
 gradient_checkpointing_enable"""
+WINDOW_UNDER_SDPA = (4, 40)
+"""version of transformers from which on sdpa keeps to a sliding window; before, rows were attended whole, without a mask. Source:
+modeling_mistral.py and modeling_qwen2.py, _prepare_4d_causal_attention_mask_for_sdpa in forward, 4.37.2 and 4.40.2"""
 STACKS_EXPERTS = (5,)
 """version of transformers from which on the experts of a block are one parameter, which 4-bit layers do not take the place of"""
 
@@ -37,6 +42,8 @@ class Habits(NamedTuple):
     gradients_cleared: GradientsCleared
     loading: Loading
     reasons: dict[str, str]
+    one_dtype: bool = False
+    """adapters and the reduction of gradients have the dtype of the weights"""
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
@@ -54,13 +61,14 @@ def version_numbers(version: str) -> tuple[int, ...]:
 def transformers_numbers(framework: str, version: str) -> tuple[int, ...] | None:
     """Version of transformers whose model classes a framework runs; its newest where unknown, None for one with models of its own.
 
-    >>> transformers_numbers("fms_acceleration", "4.45.2"), transformers_numbers("torchtitan", "0.2")
-    ((4, 45, 2), None)
+    >>> [transformers_numbers(*known) for known in (("fms_acceleration", "4.45.2"), ("fsdp_qlora", "newest"), ("torchtitan", "0.2"))]
+    [(4, 45, 2), (4, 37), None]
     """
-    if framework not in HUGGING_FACE:
+    if framework not in RUNS_TRANSFORMERS:
         return None
-    states_it = framework == "transformers" or _table()[framework].get("version_of") == "transformers"
-    return version_numbers(version if states_it else _table()["transformers"]["newest"])
+    entry = _table()[framework]
+    states_it = framework == "transformers" or entry.get("version_of") == "transformers"
+    return version_numbers(version if states_it else entry.get("transformers", _table()["transformers"]["newest"]))
 
 
 @lru_cache(maxsize=512)
@@ -84,7 +92,7 @@ def habits_of(framework: str, version: str | None, implementation: str, sharded:
     known_as = framework if version == "newest" else f"{framework} {version}"
     for row in rows:
         if holds(row, numbers, implementation, sharded):
-            for field in ("loss_input_dtype", "keeps_outputs", "gradients_cleared", "loading"):
+            for field in ("loss_input_dtype", "keeps_outputs", "gradients_cleared", "loading", "one_dtype"):
                 if field in row:
                     found[field] = row[field]
                     reasons[field] = f"{known_as}: {row['why']}"

@@ -30,6 +30,6 @@ def kernels() -> Kernels:
     """Full fine-tuning in bfloat16, flash attention: one row of ten tokens."""
     return Kernels(
         rows=1, sequence_tokens=10, compute=2, residual=2, autocast=False, stored=2, trains_weights=True, new_gradient=2, gradient_work=0,
-        adapter=None, quantized=False, quantized_keeps_input=False, attention="flash", masked=False, extra_keys=0, repeats_keys=False,
-        fused=False, compile=False, joins_heads=False, stacks_experts=False,
+        adapter=None, quantized=False, quantized_keeps_input=False, attention="flash", masked=False, extra_keys=0, window=None,
+        repeats_keys=False, fused=False, compile=False, joins_heads=False, stacks_experts=False,
     )  # fmt: skip

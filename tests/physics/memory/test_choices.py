@@ -87,6 +87,24 @@ def test_a_window_needs_a_mask_where_rows_are_longer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "attention", "window", "kernel"),
+    [
+        ("4.37.2", "sdpa", None, "flash"),
+        ("4.40.2", "sdpa", 4096, "efficient"),
+        ("4.37.2", "eager", 4096, "eager"),
+        ("4.37.2", "flash", 4096, "flash"),
+    ],
+)
+def test_early_sdpa_left_windows_out(version: str, attention: str, window: int | None, kernel: str) -> None:
+    """modeling_mistral.py of transformers 4.37.2 makes its mask for sdpa without sliding_window, that of 4.40.2 with it."""
+    step = {"framework_version": version, "attention": attention}
+    model = {"config": {"model_type": "mistral", "sliding_window": 4096}}
+    job = complete(worksheet_from_mapping({"model": model, "batch": {"sequence_tokens": 8192}, "step": step}, "early"))
+    found = block_kernels(job, job.shape.blocks[0])
+    assert (found.window, found.attention) == (window, kernel)
+
+
+@pytest.mark.parametrize(
     ("keys", "left", "besides"),
     [
         ({}, 2, 0),

@@ -7,6 +7,7 @@ from typing import Any
 
 from fullstep.job.defaults.filler import Filler
 from fullstep.job.defaults.layout import SHARDED
+from fullstep.job.habits import Habits
 from fullstep.job.job import ZERO_STRATEGIES, Optimizer, Precision
 
 CASTS_ADAPTERS = frozenset(("transformers", "axolotl", "llamafactory"))
@@ -16,14 +17,17 @@ MULTI_TENSOR = frozenset(("adamw", "adam", "sgd", "sgd_momentum"))
 LOW_BIT = frozenset(("adamw_8bit", "lion_8bit", "paged_adamw_8bit", "adamw_4bit"))
 
 
-def precision_of(filler: Filler, values: Mapping[str, Any]) -> Precision:
+def precision_of(filler: Filler, values: Mapping[str, Any], habits: Habits) -> Precision:
     """The section precision."""
     take, full, strategy = filler.take, filler.full, filler.strategy
     weights = take(values, "weights", "precision.weights", "bfloat16", "what checkpoints are published in")
     compute = take(values, "compute", "precision.compute", "bfloat16", "usual since cards train it in hardware")
     adapters: Any = "float32"
     if not full:
-        adapters = take(values, "adapters", "precision.adapters", "float32", "peft keeps adapters in float32 (autocast_adapter_dtype)")
+        usual, why = "float32", "peft keeps adapters in float32 (autocast_adapter_dtype)"
+        if habits.one_dtype:
+            usual, why = weights, habits.reasons["one_dtype"]
+        adapters = take(values, "adapters", "precision.adapters", usual, why)
     trained = weights if full else adapters
     low = trained != "float32"
     if "master_weights" in values:
@@ -45,6 +49,8 @@ def precision_of(filler: Filler, values: Mapping[str, Any]) -> Precision:
     )
     if "reduce" in values:
         reduce = values["reduce"]
+    elif habits.one_dtype:
+        reduce = take(values, "reduce", "precision.reduce", gradients, habits.reasons["one_dtype"])
     elif strategy in SHARDED:
         reduce = take(values, "reduce", "precision.reduce", "float32", "state is sharded")
     else:

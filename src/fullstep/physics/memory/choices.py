@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from fullstep.job import Job
-from fullstep.job.habits import CASTS_IN_THE_LOSS, HUGGING_FACE, SHIFTS_LABELS
+from fullstep.job.habits import CASTS_IN_THE_LOSS, RUNS_TRANSFORMERS, SHIFTS_LABELS
 from fullstep.models import Block
 from fullstep.physics.memory.cut import gathered_roles
 from fullstep.physics.memory.framework import (
     asks_for_grouped_keys,
+    attended_window,
     repeats_keys,
     stacks_experts,
     transformers_version,
@@ -68,7 +69,7 @@ def residual_bytes(job: Job) -> int:
 
 def is_masked(job: Job, block: Block) -> bool:
     """A mask reaches the kernel: padded rows, a window shorter than the row, or virtual tokens before the keys."""
-    window = block.attention.window
+    window = attended_window(job, block)
     return not job.batch.packed or job.method.kind == "prefix_tuning" or (window is not None and job.batch.sequence_tokens > window)
 
 
@@ -117,6 +118,7 @@ def block_kernels(job: Job, block: Block) -> Kernels:
         quantized_keeps_input=step.framework == "litgpt",
         attention=kernel,
         masked=kernel == "efficient" and is_masked(job, block),
+        window=attended_window(job, block),
         extra_keys=method.rank if method.kind == "prefix_tuning" else 0,
         repeats_keys=repeats_keys(job, kernel),
         fused=step.framework in FUSED_KERNELS,
@@ -194,7 +196,7 @@ def loss_habit(job: Job) -> LossHabit:
         transformers, loss/loss_utils.py and the models' forward, 4.45 to 5.23
     """
     step, method, version = job.step, job.method, transformers_version(job)
-    hugging_face = step.framework in HUGGING_FACE
+    hugging_face = step.framework in RUNS_TRANSFORMERS
     trains = method.kind == "full" or job.shape.head_name in method.train_modules
     return LossHabit(
         kernel=step.loss,

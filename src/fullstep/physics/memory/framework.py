@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fullstep.job import Job
-from fullstep.job.habits import HUGGING_FACE, NOT_REENTRANT, STACKS_EXPERTS, transformers_numbers
+from fullstep.job.habits import HUGGING_FACE, NOT_REENTRANT, RUNS_TRANSFORMERS, STACKS_EXPERTS, WINDOW_UNDER_SDPA, transformers_numbers
+from fullstep.models import Block
 from fullstep.physics.memory.kernels import FLOAT32
 
 NEWEST = (10**6,)
@@ -23,13 +24,20 @@ def is_reentrant(job: Job) -> bool:
     return job.step.framework in HUGGING_FACE and transformers_version(job) < NOT_REENTRANT
 
 
+def attended_window(job: Job, block: Block) -> int | None:
+    """Keys that a token sees at most; None: all before it. transformers before 4.40 left a window out under sdpa."""
+    if job.step.attention == "sdpa" and transformers_version(job) < WINDOW_UNDER_SDPA:
+        return None
+    return block.attention.window
+
+
 REPEATS_KEYS_UNDER_FLASH = frozenset(("mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2"))
 """model types whose flash attention class copied keys and values to all heads (repeat_kv), until 4.48 gave all models one attention"""
 
 
 def asks_for_grouped_keys(job: Job) -> bool:
     """transformers passes enable_gqa to sdpa since 4.53, instead of copying the keys to all heads."""
-    return job.step.framework in HUGGING_FACE and transformers_version(job) >= (4, 53)
+    return job.step.framework in RUNS_TRANSFORMERS and transformers_version(job) >= (4, 53)
 
 
 def repeats_keys(job: Job, kernel: str) -> bool:
@@ -43,12 +51,12 @@ def repeats_keys(job: Job, kernel: str) -> bool:
     """
     if kernel in ("eager", "efficient", "math"):
         return True
-    hugging_face = job.step.framework in HUGGING_FACE
+    hugging_face = job.step.framework in RUNS_TRANSFORMERS
     if job.step.attention == "flash":
         return hugging_face and transformers_version(job) < (4, 48) and job.shape.model_type in REPEATS_KEYS_UNDER_FLASH
     if hugging_face:
         return not asks_for_grouped_keys(job)
-    return job.step.framework in ("torchtune", "torchtitan", "litgpt", "fsdp_qlora")
+    return job.step.framework in ("torchtune", "torchtitan", "litgpt")
 
 
 def prefetches_units(job: Job) -> bool:
@@ -69,7 +77,7 @@ def output_bytes_per_logit(job: Job, compute: int) -> int:
 
 def stacks_experts(job: Job) -> bool:
     """transformers keeps the experts of a block in one parameter since version 5; before, and elsewhere, they are modules."""
-    return job.step.framework in HUGGING_FACE and transformers_version(job) >= STACKS_EXPERTS
+    return job.step.framework in RUNS_TRANSFORMERS and transformers_version(job) >= STACKS_EXPERTS
 
 
 FLOAT32_SHARES = frozenset(("mixtral", "minimax", "deepseek_v3", "glm4_moe", "dots1"))

@@ -53,6 +53,8 @@ class Kernels(NamedTuple):
     attention: AttentionKernel
     masked: bool
     """the kernel reads a mask of rows x length x length, which every block keeps in the compute dtype"""
+    window: int | None
+    """keys that a token sees at most; None: all before it"""
     extra_keys: int
     """virtual tokens that prefix tuning puts before the keys and values"""
     repeats_keys: bool

@@ -117,7 +117,7 @@ def _add_attention(time: BlockTime, rates: Rates, block: Block, work: Workload) 
         forward, backward = _written_out(rates, block, work)
     else:
         flop = attention_flops(shape, work)
-        length = min(kernels.sequence_tokens, shape.window or kernels.sequence_tokens)
+        length = min(kernels.sequence_tokens, kernels.window or kernels.sequence_tokens)
         rate, back_rate = (_fused_rate(rates, work, shape.head_dim, length, backward=back) for back in (False, True))
         forward, backward = seconds_at(flop.forward, rate), seconds_at(flop.backward, back_rate)
     time.once.add("attention", "forward", forward, "compute")

@@ -89,7 +89,7 @@ def attention_flops(attention: Attention, work: Workload) -> AttentionFlops:
     kernels = work.kernels
     length = kernels.sequence_tokens
     whole = kernels.attention != "flash"
-    pairs = float(length * (length + kernels.extra_keys)) if whole else attended_pairs(length, attention.window)
+    pairs = float(length * (length + kernels.extra_keys)) if whole else attended_pairs(length, kernels.window)
     scale = 2 * pairs * kernels.rows * attention.heads / (work.tensor * work.context)
     wide, values = attention.head_dim, attention.value_head_dim
     again = wide if kernels.attention in ("flash", "efficient") else 0
