@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 from fullstep.errors import InputError
 from fullstep.job import Job, complete, worksheet_from_mapping
@@ -26,6 +26,7 @@ from fullstep.quantities import Bounds
 HERE = Path(__file__).resolve().parent
 CASES = HERE / "throughput_cases.jsonl"
 EXCLUSIONS = HERE / "throughput_exclusions.toml"
+NOTES = HERE / "throughput_notes.toml"
 PAGE = HERE / "throughput.md"
 TARGET_MEAN_PERCENT, TARGET_FACTOR = 15, 1.5
 
@@ -46,8 +47,8 @@ class Case(NamedTuple):
     """why the worksheet is refused"""
 
 
-class Exclusion(TypedDict):
-    """Rows left out for one reason."""
+class Remark(TypedDict):
+    """Rows and what is to be said of them."""
 
     reason: str
     ids: list[str]
@@ -82,7 +83,11 @@ def cases() -> list[Case]:
             measured = row["measured"]
             if measured.get("seconds_per_optimizer_step") or measured.get("tokens_per_second_per_gpu"):
                 found.append(_memory_case(row))
-    return list({case.name: case for case in reversed(found)}.values())[::-1]
+    unsaid = remarks("unsaid")
+    return [
+        case._replace(scored=False, group=f"{case.group} (see below)") if case.name in unsaid else case
+        for case in list({case.name: case for case in reversed(found)}.values())[::-1]
+    ]
 
 
 def _job(mapping: dict[str, object]) -> tuple[Job | None, str]:
@@ -164,6 +169,7 @@ def page(what: str, scores: list[Score], rows: list[Case]) -> str:
     for found in scores:
         groups.setdefault((not found.case.scored, found.case.group), []).append(found)
     known = [found for found in scores if found.case.scored]
+    gaps, unsaid = remarks("gap"), remarks("unsaid")
     lines = [
         "# Step time against published runs", "",
         "Written by `python validation/throughput.py`. " + what, "",
@@ -175,10 +181,13 @@ def page(what: str, scores: list[Score], rows: list[Case]) -> str:
         "## Card guessed, or something left unsaid that decides the time", "",
         "Virtual pipeline stages and the generation of the attention kernel have no key in the worksheet.", "", head,
         *(_line(group, found) for (other, group), found in sorted(groups.items()) if other), "",
+        *(f"- {', '.join(names for names in unsaid if unsaid[names] == reason)}: {reason}" for reason in dict.fromkeys(unsaid.values())),
+        "",
         "## Off by more than the aim", "",
         *(
-            f"- {found.case.name}: likely {found.estimate.likely:.3g} s, measured {found.case.seconds:.3g} s, {found.error_percent:+.0f} %"
-            for found in sorted(known, key=lambda found: -found.factor) if found.factor > TARGET_FACTOR
+            f"- {one.case.name}: likely {one.estimate.likely:.3g} s, measured {one.case.seconds:.3g} s, {one.error_percent:+.0f} %: "
+            f"{gaps.get(one.case.name, 'no mechanism found')}"
+            for one in sorted(known, key=lambda found: -found.factor) if one.factor > TARGET_FACTOR
         ), "",
         "## Refused worksheets", "",
         *(f"- {case.name}: {case.refused}" for case in rows if case.refused), "",
@@ -188,10 +197,16 @@ def page(what: str, scores: list[Score], rows: list[Case]) -> str:
     return "\n".join(lines)
 
 
-def exclusions() -> list[Exclusion]:
+def exclusions() -> list[Remark]:
     """Published rows that are not scored."""
-    found: list[Exclusion] = tomllib.loads(EXCLUSIONS.read_text(encoding="utf-8"))["excluded"]
+    found: list[Remark] = tomllib.loads(EXCLUSIONS.read_text(encoding="utf-8"))["excluded"]
     return found
+
+
+def remarks(kind: Literal["unsaid", "gap"]) -> dict[str, str]:
+    """By row: what its source leaves unsaid, or what is known of its error."""
+    found: list[Remark] = tomllib.loads(NOTES.read_text(encoding="utf-8"))[kind]
+    return {name: " ".join(remark["reason"].split()) for remark in found for name in remark["ids"]}
 
 
 def main(arguments: list[str]) -> None:

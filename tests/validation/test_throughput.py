@@ -23,6 +23,15 @@ def test_all_published_rows_are_cases_or_left_out_with_a_reason() -> None:
     assert all(entry["reason"] for entry in throughput.exclusions())
 
 
+def test_remarks_are_on_rows_that_are_there_and_on_no_others() -> None:
+    """What is off by more than the aim without a remark says so on the page."""
+    known = {case.name: case for case in throughput.cases()}
+    unsaid, gaps = throughput.remarks("unsaid"), throughput.remarks("gap")
+    assert unsaid.keys() | gaps.keys() <= known.keys()
+    assert not any(known[name].scored for name in unsaid)
+    assert all(known[name].scored for name in gaps)
+
+
 def test_every_case_says_where_it_is_from_and_what_was_assumed() -> None:
     for row in rows():
         assert set(row) == FIELDS

@@ -86,6 +86,12 @@ def test_torch_gathers_keys_and_hands_their_gradients_round_in_float32(eight_bil
     assert [(one.phase, one.payload_bytes, one.times) for one in handed] == [("backward", 2 * KEYS, 32 * 4)]
 
 
+def test_keys_that_were_copied_to_all_heads_travel_so(eight_billion: Make) -> None:
+    """torchtitan calls repeat_kv before sdpa, around which torch's context parallelism lies: 32 heads instead of 8."""
+    job = eight_billion(**LONG, step__framework="torchtitan", **degrees(context=4))
+    assert [one.payload_bytes for one in of(job, "gather keys")] == [4 * 4 * KEYS, 4 * 4 * KEYS]
+
+
 def test_blocks_are_shared_out_over_data_and_context_ranks(eight_billion: Make) -> None:
     collectives = step_collectives(eight_billion(**BASE, **degrees(context=4)))
     assert next(one for one in collectives if one.what == "gather a block").ranks == 8

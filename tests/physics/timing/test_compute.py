@@ -137,3 +137,35 @@ def test_no_card_no_time_and_the_reason() -> None:
     assert compute_seconds(old) is None
     assert "P40" in why_no_time(old)
     assert why_no_time(job()) == ""
+
+
+def copying(**keys: Any) -> float:
+    parts = compute_parts(job(**keys))
+    assert parts is not None
+    return sum(part.seconds.likely for part in parts if part.what == "copies of weights and gradients")
+
+
+def test_experts_of_other_ranks_are_not_copied() -> None:
+    """Qwen3-30B-A3B: 128 experts of 3 * 2,048 * 768 in 48 blocks are 28,991,029,248 of 30,532,122,624 parameters; 8 ranks deal them out.
+
+    Megatron's products read the float32 gradient besides and write 4 bytes in the place of 2: 6 bytes each.
+    """
+    keys = {"model__name": "Qwen/Qwen3-30B-A3B", "layout__strategy": "zero1", "machine__gpus": 8}
+    keys |= {"step__framework": "megatron", "layout__expert": 8, "precision__gradients": "float32"}
+    here = 30_532_122_624 - 28_991_029_248 * 7 / 8
+    assert copying(**keys) == pytest.approx(6 * here / (0.85 * 2.039e12), rel=1e-6)
+
+
+def test_ddp_copies_to_its_buckets_when_it_reduces() -> None:
+    """Without a sync in every micro-batch once a step: gradients of 2 bytes r w r w, and r r w for each sum but the first."""
+    keys = {"machine__gpus": 8, "layout__strategy": "ddp", "batch__accumulation": 4}
+    element_bytes = 4 * 2 / 4 + 3 * 2 * 3 / 4
+    assert copying(**keys) == pytest.approx(element_bytes * 8_030_261_248 / (0.85 * 2.039e12), rel=1e-6)
+
+
+def test_recomputation_is_launched_by_python() -> None:
+    """A tiny step waits for launches alone: with checkpointing backward launches forward's kernels once more, all but a block's last."""
+    tiny = {"batch__sequence_tokens": 16, "model__config": {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}}
+    waits = [waiting(**tiny, step__activation_checkpointing=every) for every in ("none", "full")]
+    kernels = 32 * (39 - 1)
+    assert waits[1] - waits[0] == pytest.approx(kernels * 18e-6, rel=0.05)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fullstep.hardware import all_cards, find_card
+from fullstep.physics.timing.flops import attended_pairs
 from fullstep.physics.timing.matrix import product_seconds
 from fullstep.physics.timing.rates import Rates, achieved, achieved_rows, attention_rate, card_rates
 
@@ -13,6 +14,11 @@ def rates(name: str) -> Rates:
     found = card_rates(find_card(name))
     assert found is not None
     return found
+
+
+def sixteen_heads(tokens: int) -> float:
+    """Pairs of 16,384 tokens in rows of so many, as the figures have it."""
+    return 16_384 / tokens * 16 * attended_pairs(tokens)
 
 
 def test_every_row_has_bounds_in_order_evidence_and_a_source() -> None:
@@ -42,15 +48,33 @@ def test_products_on_a100_pcie(rows: int, inner: int, columns: int, share: float
 @pytest.mark.parametrize(("tokens", "tera"), [(512, 191), (1024, 260), (2048, 298), (4096, 319), (8192, 333), (16384, 335)])
 def test_flash_attention_2_on_h100(tokens: int, tera: float) -> None:
     """Shah et al. 2024 (FlashAttention-3), figure 5: forward, causal, head 128, H100 80GB SXM5."""
-    rate = attention_rate(rates("H100-SXM"), cudnn=False, backward=False, sequence_tokens=tokens, head_dim=128)
+    rate = attention_rate(rates("H100-SXM"), cudnn=False, backward=False, sequence_tokens=tokens, head_dim=128, pairs=sixteen_heads(tokens))
     assert rate.likely == pytest.approx(tera * 1e12, rel=0.13 if tokens == 512 else 0.05)
 
 
 @pytest.mark.parametrize(("tokens", "tera"), [(512, 315), (1024, 410), (2048, 484), (4096, 518), (8192, 529), (16384, 539)])
 def test_cudnn_on_h100(tokens: int, tera: float) -> None:
     """The same figure."""
-    rate = attention_rate(rates("H100-SXM"), cudnn=True, backward=False, sequence_tokens=tokens, head_dim=128)
+    rate = attention_rate(rates("H100-SXM"), cudnn=True, backward=False, sequence_tokens=tokens, head_dim=128, pairs=sixteen_heads(tokens))
     assert rate.likely == pytest.approx(tera * 1e12, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("card", "cudnn", "backward", "measured"),
+    [
+        ("A100-PCIE-80GB", False, False, {8: 121, 16: 154, 32: 175, 64: 185}),
+        ("A100-PCIE-80GB", False, True, {8: 119, 16: 138, 32: 151, 64: 157}),
+        ("B200", True, False, {8: 349, 16: 651, 32: 823, 64: 980, 128: 1121}),
+        ("B200", True, True, {8: 741, 16: 850, 32: 896, 64: 821, 128: 936}),
+    ],
+)
+def test_few_heads_leave_multiprocessors_without_a_tile(card: str, cudnn: bool, backward: bool, measured: dict[int, float]) -> None:
+    """TFLOP/s below the diagonal of 4,096 tokens by heads: SimuMax configs/system, sdp_fwd and sdp_bwd, halved (it counts the square)."""
+    for heads, tera in measured.items():
+        pairs = attended_pairs(4096) * heads
+        rate = attention_rate(rates(card), cudnn=cudnn, backward=backward, sequence_tokens=4096, head_dim=128, pairs=pairs)
+        assert heads < 16 or rate.likely == pytest.approx(tera * 1e12, rel=0.16), heads
+        assert rate.low <= tera * 1e12 <= rate.high, heads
 
 
 def test_a_narrow_product_is_bound_by_memory() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fullstep.job import Job
 from fullstep.models import Block
-from fullstep.physics.memory.choices import compute_bytes, residual_bytes
+from fullstep.physics.memory.choices import block_kernels, compute_bytes, residual_bytes
 from fullstep.physics.memory.cut import COLUMNS
 from fullstep.physics.memory.framework import is_reentrant
 from fullstep.physics.memory.kernels import FLOAT32
@@ -127,6 +127,8 @@ def context_collectives(job: Job) -> Iterator[Collective]:
         gather     one all-gather of c * kv forward and one backward, and c messages of kv's gradient in float32
         heads      all-to-all of query, key, value and output, each b * s / c * width * bytes, forward and backward
 
+    torch divides the row around sdpa: keys that a class copied out to all heads before (torchtitan) travel as copies.
+
     Example: keys and values of 1,024 each, 8,192 tokens over 4 ranks, bfloat16: 3 messages of ``2048 * 2048 * 2`` = 8.4 MB.
 
     Source:
@@ -138,7 +140,8 @@ def context_collectives(job: Job) -> Iterator[Collective]:
     again = checkpointed_blocks(job, stage)
     for kind in dict.fromkeys(stage.layers):
         shape, count = job.shape.blocks[kind].attention, stage.layers.count(kind)
-        keys = shape.key_value_heads * (shape.head_dim + shape.value_head_dim) * tokens
+        copied = exchange == "gather" and block_kernels(job, job.shape.blocks[kind]).repeats_keys
+        keys = (shape.heads if copied else shape.key_value_heads) * (shape.head_dim + shape.value_head_dim) * tokens
         queries = shape.heads * (shape.head_dim + shape.value_head_dim) * tokens
         gradients = keys * FLOAT32 / compute_bytes(job)
         passes: tuple[tuple[Phase, int], ...] = (("forward", count), ("backward", count + again.get(kind, 0)))

@@ -55,7 +55,7 @@ def block_time(rates: Rates, block: Block, work: Workload, *, hidden: int, first
     if work.recomputes not in ("nothing", "attention"):
         seconds = seconds_at(moved.forward_bytes, rates.memory_bytes_per_second)
         time.again.add("recomputation: between products", "backward", seconds, "memory")
-        time.again.launches["backward"] += moved.forward_launches
+        time.again.launches["again"] += moved.forward_launches
     return time
 
 
@@ -78,7 +78,7 @@ def add_product(time: BlockTime, rates: Rates, product: Product, work: Workload)
     time.once.launches["backward"] += len(made) - 1
     if product.recomputed:
         time.again.add(f"recomputation: {what}", "backward", made[0].seconds, made[0].bound_by)
-        time.again.launches["backward"] += 1
+        time.again.launches["again"] += 1
     if product.dequantized and product.component != "adapters":
         _add_dequantization(time, rates, product, work)
 
@@ -108,7 +108,7 @@ def _add_dequantization(time: BlockTime, rates: Rates, product: Product, work: W
     time.once.launches["forward"] += launches
     if product.recomputed:
         time.again.add("dequantization", "backward", seconds, "memory")
-        time.again.launches["backward"] += launches
+        time.again.launches["again"] += launches
 
 
 def _add_attention(time: BlockTime, rates: Rates, block: Block, work: Workload) -> None:
@@ -118,7 +118,8 @@ def _add_attention(time: BlockTime, rates: Rates, block: Block, work: Workload) 
     else:
         flop = attention_flops(shape, work)
         length = min(kernels.sequence_tokens, kernels.window or kernels.sequence_tokens)
-        rate, back_rate = (_fused_rate(rates, work, shape.head_dim, length, backward=back) for back in (False, True))
+        pairs = flop.forward / (2 * (shape.head_dim + shape.value_head_dim))
+        rate, back_rate = (_fused_rate(rates, work, shape.head_dim, length, pairs, backward=back) for back in (False, True))
         forward, backward = seconds_at(flop.forward, rate), seconds_at(flop.backward, back_rate)
     time.once.add("attention", "forward", forward, "compute")
     time.once.add("attention", "backward", backward, "compute")
@@ -138,6 +139,6 @@ def _written_out(rates: Rates, block: Block, work: Workload) -> tuple[Bounds, Bo
     return forward, times(forward, 2)
 
 
-def _fused_rate(rates: Rates, work: Workload, head_dim: int, length: float, *, backward: bool) -> Bounds:
-    rate = attention_rate(rates, cudnn=work.cudnn, backward=backward, sequence_tokens=length, head_dim=head_dim)
+def _fused_rate(rates: Rates, work: Workload, head_dim: int, length: float, pairs: float, *, backward: bool) -> Bounds:
+    rate = attention_rate(rates, cudnn=work.cudnn, backward=backward, sequence_tokens=length, head_dim=head_dim, pairs=pairs)
     return times(rate, achieved("efficient_attention")) if work.kernels.attention == "efficient" else rate

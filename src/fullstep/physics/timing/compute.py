@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fullstep.job import Job
 from fullstep.physics.memory.choices import compute_bytes, loss_habit
+from fullstep.physics.memory.megatron import is_megatron
 from fullstep.physics.memory.weights import gradient_bytes, trainable
 from fullstep.physics.timing import traffic
 from fullstep.physics.timing.block_time import BlockTime, add_product, block_time
 from fullstep.physics.timing.flops import stages_with_first
-from fullstep.physics.timing.optimizer import offloaded_bytes, orthogonalization_flop, step_bytes
+from fullstep.physics.timing.optimizer import experts_elsewhere, offloaded_bytes, orthogonalization_flop, step_bytes
 from fullstep.physics.timing.products import output_matrix
 from fullstep.physics.timing.rates import Rates, achieved, card_rates, seconds_at, times
 from fullstep.physics.timing.tally import Tally, TimePart, TimePhase
@@ -110,12 +111,16 @@ def _add_head(tally: Tally, job: Job, rates: Rates) -> None:
 def _whole_copies(job: Job) -> Traffic:
     """Copies of weights and gradients per micro-batch: autocast's casts, what FSDP copies out and in, buckets, the sum with old gradients.
 
+    Megatron's products add to float32 gradients that lie in their buckets already: read there (4) and written in 4 bytes, not in 2.
+
     Source:
-        torch.distributed.fsdp, _fsdp_collectives.py (FSDP2 copies gathered parameters out); torch.autocast
+        torch.distributed.fsdp, _fsdp_collectives.py (FSDP2 copies gathered parameters out); torch.autocast; torch DDP, reducer.cpp
+        (gradients are copied to their bucket and back when they are reduced); Megatron-LM, gradient_accumulation_fusion
     """
     layout, precision, accumulation = job.layout, job.precision, job.batch.accumulation
-    here = job.shape.parameters / (layout.tensor * layout.pipeline)
-    trains = trainable(job).total / (layout.tensor * layout.pipeline)
+    cut, elsewhere = layout.tensor * layout.pipeline, experts_elsewhere(job)
+    here = (job.shape.parameters - elsewhere) / cut
+    trains = (trainable(job).total - (elsewhere if job.method.kind == "full" else 0.0)) / cut
     size, stored = compute_bytes(job), DTYPE_BYTES[precision.weights]
     kept = DTYPE_BYTES[precision.gradients] if job.method.kind == "full" else round(gradient_bytes(job) / max(1, trainable(job).total))
     moved = Traffic()
@@ -126,8 +131,10 @@ def _whole_copies(job: Job) -> Traffic:
         moved = Traffic(out, again + reduced)
     elif precision.autocast and stored > size and not job.method.is_quantized:
         moved = Traffic(traffic.cast_traffic(here, stored, size), traffic.cast_traffic(trains, size, kept))
+    if is_megatron(job):
+        return moved.plus(Traffic(0.0, (2.0 * kept - size) * trains))
     if layout.strategy in ("ddp", "zero1", "zero2") and layout.data_parallel > 1:
-        moved = moved.plus(Traffic(0.0, 4.0 * kept * trains))
+        moved = moved.plus(Traffic(0.0, 4.0 * kept * trains / (1 if layout.sync_every_micro_batch else accumulation)))
     divides = layout.sync_every_micro_batch and (layout.divides_parameters or layout.strategy == "zero2")
     summed = 3.0 * kept * trains * (accumulation - 1) / accumulation / (layout.shards if divides else 1)
     return moved.plus(Traffic(0.0, summed))
@@ -136,18 +143,22 @@ def _whole_copies(job: Job) -> Traffic:
 def _add_launches(tally: Tally, job: Job) -> None:
     """What the GPU waits for launches: ``max(0, kernels * seconds per launch - seconds of the kernels)``, phase by phase.
 
-    What is computed again in backward is launched by Python too. ZeRO-3 runs hooks before and after each module of each pass.
+    What is computed again in backward is launched by Python, as forward is; so is the backward pass of Megatron and Transformer Engine,
+    whose modules are autograd functions written in Python. ZeRO-3 runs hooks before and after each module of each pass.
     """
     hook = achieved("zero3_hook") if job.layout.strategy == "zero3" else Bounds(0, 0, 0)
+    compiled = job.step.compile
+    by_python = achieved("launch_compiled" if compiled else "launch_forward")
+    by_autograd = by_python if is_megatron(job) else achieved("launch_compiled" if compiled else "launch_backward")
     modules = float(_modules(job))
     again = 0.0 if job.step.activation_checkpointing == "none" else modules
-    phases: tuple[tuple[TimePhase, str, float], ...] = (
-        ("forward", "launch_forward", modules), ("backward", "launch_backward", modules + again)
-    )  # fmt: skip
-    for phase, name, passed in phases:
-        each = achieved("launch_compiled" if job.step.compile else name)
-        count, busy = tally.launches[phase], tally.busy(phase)
-        waits = [max(0.0, count * launch + passed * one - work) for launch, one, work in zip(each, hook, busy, strict=True)]
+    counts = tally.launches
+    phases: tuple[tuple[TimePhase, Bounds], ...] = (
+        ("forward", times(by_python, counts["forward"]) + times(hook, modules)),
+        ("backward", times(by_autograd, counts["backward"]) + times(by_python, counts["again"]) + times(hook, modules + again)),
+    )
+    for phase, launching in phases:
+        waits = [max(0.0, launched - work) for launched, work in zip(launching, tally.busy(phase), strict=True)]
         tally.add("waiting for launches", phase, Bounds(*sorted(waits)), "launch")
 
 

@@ -75,10 +75,15 @@ def elements_here(job: Job) -> float:
     cut = layout.tensor * layout.pipeline
     if layout.shards > 1:
         return trains / (layout.shards * layout.context * cut)
-    dealt = 0.0
-    if layout.expert > 1 and job.method.kind == "full":
-        dealt = sum(expert_parameters(job.shape.blocks[index]) for index in job.shape.layers)
-    return (trains - dealt * (1 - 1 / layout.expert)) / cut
+    elsewhere = experts_elsewhere(job) if job.method.kind == "full" else 0.0
+    return (trains - elsewhere) / cut
+
+
+def experts_elsewhere(job: Job) -> float:
+    """Elements of the experts that expert parallelism dealt to other ranks, before tensor and pipeline parallelism cut what is left."""
+    if job.layout.expert == 1:
+        return 0.0
+    return sum(expert_parameters(job.shape.blocks[index]) for index in job.shape.layers) * (1 - 1 / job.layout.expert)
 
 
 def _trained_bytes(job: Job) -> float:

@@ -9,6 +9,8 @@ from fullstep.physics.timing.traffic import Traffic
 from fullstep.quantities import Bounds
 
 TimePhase = Literal["forward", "backward", "optimizer_step"]
+Launched = Literal["forward", "backward", "again"]
+"""by Python as forward runs, by autograd's thread, or by Python where a block's forward runs again in backward"""
 BoundBy = Literal["compute", "memory", "launch", "pcie"]
 
 
@@ -22,13 +24,13 @@ class TimePart(NamedTuple):
 
 
 class Tally:
-    """Seconds by (what, phase, bound), and kernels by phase."""
+    """Seconds by (what, phase, bound), and kernels by what launches them."""
 
     __slots__ = ("launches", "parts")
 
     def __init__(self) -> None:
         self.parts: dict[tuple[str, TimePhase, BoundBy], Bounds] = {}
-        self.launches: dict[TimePhase, float] = {"forward": 0.0, "backward": 0.0}
+        self.launches: dict[Launched, float] = {"forward": 0.0, "backward": 0.0, "again": 0.0}
 
     def add(self, what: str, phase: TimePhase, seconds: Bounds, bound_by: BoundBy) -> None:
         if seconds.high > 0:
@@ -39,8 +41,8 @@ class Tally:
         """``blocks`` times another one."""
         for (what, phase, bound_by), seconds in other.parts.items():
             self.add(what, phase, times(seconds, blocks), bound_by)
-        for phase, count in other.launches.items():
-            self.launches[phase] += count * blocks
+        for by, count in other.launches.items():
+            self.launches[by] += count * blocks
 
     def add_traffic(self, what: str, moved: Traffic, rates: Rates) -> None:
         """Bytes at the achieved bandwidth."""

@@ -136,8 +136,8 @@ def adapter_traffic(rows: float, inputs: float, outputs: float, *, dropout: bool
     """Beside an adapter's two products: casts of its input, scaling, the sum with the layer's output, and dropout.
 
     16 bits: scaling r2 w2 and sum r2 r2 w2 of the output; backward scaling r2 w2, and the input's gradient is added r2 r2 w2.
-    ``wide`` adapters under autocast: the input goes to float32 and back (r2 w4, r4 w2), and so does its gradient; without autocast
-    products and sums are float32. Fused (Unsloth, foak): the sum alone.
+    ``wide`` adapters under autocast: the input goes to float32 and back (r2 w4, r4 w2), and so does its gradient, and both weights are
+    cast; without autocast products and sums are float32. Fused (Unsloth, foak): the sum alone.
 
     Source:
         peft, tuners/lora/layer.py
@@ -147,13 +147,13 @@ def adapter_traffic(rows: float, inputs: float, outputs: float, *, dropout: bool
     read, written, read_back, written_back = 0.0, 10.0, 6.0, 4.0
     launches = 2
     if wide and autocast:
-        read, read_back, launches = 12.0, 18.0, 4
+        read, read_back, launches = 12.0, 18.0, 6
     elif wide:
         read, written, read_back, written_back, launches = 6.0, 24.0, 14.0, 14.0, 4
     if dropout:
         element = 4 if wide else 2
         read, read_back, launches = read + 2 * element + 1, read_back + 2 * element + 1, launches + 1
-    return Traffic(rows * (read * inputs + written * outputs), rows * (read_back * inputs + written_back * outputs), launches, launches + 1)
+    return Traffic(rows * (read * inputs + written * outputs), rows * (read_back * inputs + written_back * outputs), launches, launches)
 
 
 def loss_traffic(logits: float, size: int, wide: int, *, kernel: str, copies_shifted: bool, compiled: bool) -> Traffic:
