@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import pairwise
 from typing import get_args
 
 import pytest
@@ -49,3 +50,12 @@ def test_the_switch_adds_on_hopper_from_five_and_on_blackwell_from_six() -> None
 
 def test_a_mesh_uses_as_many_wires_as_it_has_others() -> None:
     assert [mesh_share("nvswitch", "CDNA3", ranks) for ranks in (2, 8)] == [pytest.approx(1 / 7), 1.0]
+
+
+def test_a_faster_line_never_carries_less() -> None:
+    rates = [0.5 * step for step in range(1, 1700)]
+    for link in ("tcp", "rdma", "gloo_tcp"):
+        for kind in ("all_reduce", "all_gather", "reduce_scatter", "send"):
+            carried = [[end * rate for end in achieved_share(link, "", kind, rate)] for rate in rates if link != "gloo_tcp" or rate <= 10]
+            falls = [pair for pair in pairwise(carried) if any(more < 0.999_999 * less for less, more in zip(*pair, strict=True))]
+            assert falls == [], (link, kind)

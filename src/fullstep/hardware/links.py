@@ -17,6 +17,8 @@ Protocol = Literal["ll", "ll128", "simple"]
 _HOP_LINKS = {"nvswitch": "nvswitch", "nvlink_bridge": "nvswitch", "pcie_p2p": "pcie", "pcie_host": "pcie"}
 _MICRO = 1e-6
 _ANY_RATE = float("inf")
+_LEAST_LINE = 1e-9
+"""Gbit/s; where no line rate is asked for, the first row counts and nothing is divided"""
 _Key = tuple[str, str, str, str]
 
 
@@ -24,10 +26,13 @@ _Key = tuple[str, str, str, str]
 def achieved_share(link: str, architecture: str, collective: str, line_gbit_s: float = 0.0) -> Bounds:
     """Share of a link's line rate in one direction that long messages reach, by ring accounting.
 
-    A row for the architecture and the collective outranks the general ones; of rows by line rate, the first that is not below it counts.
+    A row for the architecture and the collective outranks the general ones; of rows by line rate, the first that is not below it counts,
+    but no line reaches less than the fastest of the row before: 16 Gbit/s of sockets carry what 10 do.
 
     >>> achieved_share("nvswitch", "Hopper", "all_gather").likely, achieved_share("tcp", "", "all_reduce", 100).likely
     (0.805, 0.4)
+    >>> round(achieved_share("tcp", "", "all_reduce", 16).likely * 16, 2)
+    9.37
 
     Args:
         link: how GPUs of a node are joined, or the network between nodes
@@ -119,9 +124,11 @@ def _find(what: str, link: str, architecture: str, collective: str, line_gbit_s:
     names = [architecture[:end] for end in range(len(architecture), -1, -1)]
     for name in names:
         for kind in (collective, "") if collective else ("",):
+            least = Bounds(0, 0, 0)  # Gbit/s that the fastest line of the rows before carries
             for up_to, bounds in rows.get((what, link, name, kind), ()):
                 if line_gbit_s <= up_to:
-                    return bounds
+                    return Bounds(*(max(share, carried / max(line_gbit_s, _LEAST_LINE)) for share, carried in zip(bounds, least, strict=True)))
+                least = Bounds(*(max(share * up_to, carried) for share, carried in zip(bounds, least, strict=True)))
     return None
 
 
