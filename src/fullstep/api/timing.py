@@ -13,7 +13,7 @@ from fullstep.physics.network.required import required_network
 from fullstep.physics.network.traffic import step_collectives
 from fullstep.physics.timing.compute import compute_parts
 from fullstep.physics.timing.run import run_time
-from fullstep.physics.timing.step import phase_seconds, step_time, why_no_step_time
+from fullstep.physics.timing.step import bubble_seconds, phase_seconds, step_time, why_no_step_time
 from fullstep.quantities import Bounds
 
 
@@ -31,7 +31,8 @@ def traffic_of(job: Job) -> Traffic:
     measured = measured_line_rate(job, sent.between_nodes * job.machine.gpus)
     rate, why = (Bounds.exact(0.0), "") if job.machine.nodes == 1 else (measured, "" if measured else why_no_step_time(job))
     if job.machine.nodes > 1 and measured is None and (parts := compute_parts(job)) is not None:
-        needed = required_network(collectives, fabric_of(job), phase_seconds(job, parts))
+        idle = bubble_seconds(job, parts).likely
+        needed = required_network(collectives, fabric_of(job), phase_seconds(job, parts), idle=idle)
         rate, why = needed.gbit_s_per_node, needed.why
     return Traffic(
         evidence="estimated" if measured is None else "measured",

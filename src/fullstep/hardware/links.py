@@ -127,7 +127,8 @@ def _find(what: str, link: str, architecture: str, collective: str, line_gbit_s:
             least = Bounds(0, 0, 0)  # Gbit/s that the fastest line of the rows before carries
             for up_to, bounds in rows.get((what, link, name, kind), ()):
                 if line_gbit_s <= up_to:
-                    return Bounds(*(max(share, carried / max(line_gbit_s, _LEAST_LINE)) for share, carried in zip(bounds, least, strict=True)))
+                    line = max(line_gbit_s, _LEAST_LINE)
+                    return Bounds(*(max(share, carried / line) for share, carried in zip(bounds, least, strict=True)))
                 least = Bounds(*(max(share * up_to, carried) for share, carried in zip(bounds, least, strict=True)))
     return None
 

@@ -146,6 +146,11 @@ class Layout:
         return self.strategy in ZERO_STRATEGIES
 
     @property
+    def state_ranks(self) -> int:
+        """Ranks among which state is divided, context ranks among them; 1 for single, ddp, layer_split."""
+        return self.shards * self.context if self.is_fsdp or self.is_zero else 1
+
+    @property
     def divides_parameters(self) -> bool:
         return self.is_fsdp or self.strategy == "zero3"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fullstep.job import Job
+from fullstep.job import Job, complete, worksheet_from_mapping
 from fullstep.physics.network.collective import Collective, sent_bytes_per_gpu_per_step
 from fullstep.physics.network.traffic import step_collectives
 
@@ -90,6 +90,29 @@ def test_keys_that_were_copied_to_all_heads_travel_so(eight_billion: Make) -> No
     """torchtitan calls repeat_kv before sdpa, around which torch's context parallelism lies: 32 heads instead of 8."""
     job = eight_billion(**LONG, step__framework="torchtitan", **degrees(context=4))
     assert [one.payload_bytes for one in of(job, "gather keys")] == [4 * 4 * KEYS, 4 * 4 * KEYS]
+
+
+def test_fewer_heads_of_keys_than_ranks_travel_as_one_for_each() -> None:
+    """Ulysses on 8 ranks: a rank attends with a whole head of keys to all tokens, of which a model with 2 has a copy on each."""
+    def exchanged(heads: int) -> float:
+        config = {"model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": heads, "hidden_size": 4096}
+        mapping = {
+            "model": {"config": config}, "batch": {"sequence_tokens": 32_768}, "step": {"framework": "deepspeed"},
+            "layout": {"strategy": "zero3", "context": 8}, "machine": {"gpu": "H100-SXM", "gpus": 8},
+        }  # fmt: skip
+        return of(complete(worksheet_from_mapping(mapping, "ulysses")), "exchange heads")[0].payload_bytes
+
+    assert exchanged(2) == exchanged(8) == 4096 * 2 * (32 + 8) * 2 * 128 < exchanged(16)
+
+
+def test_an_embedding_that_is_the_head_sums_its_gradients_between_first_and_last_stage() -> None:
+    """Qwen2.5-0.5B: 136,134,656 elements, in float32 as Megatron keeps them; _allreduce_word_embedding_grads."""
+    mapping = {
+        "model": {"name": "Qwen/Qwen2.5-0.5B"}, "step": {"framework": "megatron"}, "precision": {"gradients": "float32"},
+        "layout": {"strategy": "zero1", "pipeline": 2}, "machine": {"gpu": "H100-SXM", "gpus": 2},
+    }  # fmt: skip
+    (found,) = of(complete(worksheet_from_mapping(mapping, "tied")), "sum gradients")
+    assert (found.kind, found.payload_bytes, found.ranks, found.times) == ("all_reduce", 136_134_656 * 4, 2, 1)
 
 
 def test_blocks_are_shared_out_over_data_and_context_ranks(eight_billion: Make) -> None:

@@ -82,8 +82,9 @@ def shards_of(filler: Filler, values: Mapping[str, Any], data_parallel: int, gpu
             filler.fault("layout.shards", found, "1", remedy, RANK_KEYS)
         return 1
     if "shards" not in values:
-        if strategy == "hsdp" and data_parallel % gpus == 0:
-            return int(filler.take(values, "shards", "layout.shards", gpus, "the GPUs of one node; nodes hold replicas"))
+        in_a_node = max(1, gpus // (values.get("tensor", 1) * values.get("context", 1)))
+        if strategy == "hsdp" and data_parallel % in_a_node == 0:
+            return int(filler.take(values, "shards", "layout.shards", in_a_node, "the data-parallel ranks of one node; nodes hold replicas"))
         return int(filler.take(values, "shards", "layout.shards", data_parallel, "all data-parallel ranks"))
     shards = int(values["shards"])
     if data_parallel % shards:

@@ -14,6 +14,7 @@ from fullstep.physics.memory.rank import context_exchange, is_sequence_parallel
 from fullstep.physics.network.collective import Collective, Group, Kind, Phase
 from fullstep.physics.network.groups import context_group, expert_group, tensor_group
 from fullstep.physics.network.moved import checkpointed_blocks, stage_of
+from fullstep.quantities import DTYPE_BYTES
 
 ROW_PRODUCTS = 2
 """products of a block that are cut by rows and so end in a sum: attention's output and the feed-forward layer's"""
@@ -99,11 +100,13 @@ def pipeline_collectives(job: Job) -> Iterator[Collective]:
     ::
 
         b * s * h * bytes     each way; / tensor where the stream is cut by tokens
+        v * h * bytes         all-reduced once a step between first and last stage: gradients of an embedding that is the head too
 
     Example: one row of 4,096 tokens, 4,096 wide, bfloat16, 8 micro-batches: ``8 * 33.6`` MB forward and as much back.
 
     Source:
-        Narayanan et al. 2021, section 2.2 and 3.2; counted at the boundary of hosts within 0.3 %
+        Narayanan et al. 2021, section 2.2 and 3.2; counted at the boundary of hosts within 0.3 %; Megatron-LM, distributed/finalize_model_grads.py,
+        _allreduce_word_embedding_grads
 
     Valid:
         one chunk of blocks per stage; an interleaved schedule sends as many times more as it has chunks
@@ -116,6 +119,9 @@ def pipeline_collectives(job: Job) -> Iterator[Collective]:
     ways: tuple[tuple[str, Phase], ...] = (("send to the next stage", "forward"), ("send to the stage before", "backward"))
     for what, phase in ways[: 2 if layout.pipeline > 2 else 1]:
         yield Collective(what, "send", size, 2, nodes, 2 // nodes, job.batch.accumulation, phase, False, crossing=crossing)
+    if job.shape.tied and (job.method.kind == "full" or job.shape.embedding_name in job.method.train_modules):
+        gradient = job.shape.embedding_parameters / layout.tensor * DTYPE_BYTES[job.precision.gradients]
+        yield Collective("sum gradients of embedding and head", "all_reduce", gradient, 2, nodes, 2 // nodes, 1, "after_backward", False)
 
 
 def context_collectives(job: Job) -> Iterator[Collective]:
@@ -127,7 +133,7 @@ def context_collectives(job: Job) -> Iterator[Collective]:
         gather     one all-gather of c * kv forward and one backward, and c messages of kv's gradient in float32
         heads      all-to-all of query, key, value and output, each b * s / c * width * bytes, forward and backward
 
-    torch divides the row around sdpa: keys that a class copied out to all heads before (torchtitan) travel as copies.
+    With fewer heads of keys than ranks each rank still needs a whole one of all tokens: c heads travel. torch divides the row around sdpa: keys that a class copied out to all heads before (torchtitan) travel as copies.
 
     Example: keys and values of 1,024 each, 8,192 tokens over 4 ranks, bfloat16: 3 messages of ``2048 * 2048 * 2`` = 8.4 MB.
 
@@ -141,7 +147,8 @@ def context_collectives(job: Job) -> Iterator[Collective]:
     for kind in dict.fromkeys(stage.layers):
         shape, count = job.shape.blocks[kind].attention, stage.layers.count(kind)
         copied = exchange == "gather" and block_kernels(job, job.shape.blocks[kind]).repeats_keys
-        keys = (shape.heads if copied else shape.key_value_heads) * (shape.head_dim + shape.value_head_dim) * tokens
+        heads = shape.heads if copied else max(shape.key_value_heads, group.ranks if exchange == "heads" else 1)
+        keys = heads * (shape.head_dim + shape.value_head_dim) * tokens
         queries = shape.heads * (shape.head_dim + shape.value_head_dim) * tokens
         gradients = keys * FLOAT32 / compute_bytes(job)
         passes: tuple[tuple[Phase, int], ...] = (("forward", count), ("backward", count + again.get(kind, 0)))

@@ -154,7 +154,9 @@ def _slowest(collectives: Sequence[Collective], fabric: Fabric) -> float:
     return slowest_of(fabric.gpus_per_node * fabric.nodes) if meets else 0.0
 
 
-def exposed_seconds(collectives: Sequence[Collective], fabric: Fabric, compute: PhaseSeconds) -> Bounds | None:
+def exposed_seconds(
+    collectives: Sequence[Collective], fabric: Fabric, compute: PhaseSeconds, at_best: PhaseSeconds | None = None
+) -> Bounds | None:
     """What communication adds to a step [s].
 
     low: all that could run beside compute does, also what the library runs alone, links reach their best, GPUs are alike. likely: what the
@@ -167,6 +169,7 @@ def exposed_seconds(collectives: Sequence[Collective], fabric: Fabric, compute: 
         collectives: of one optimizer step
         fabric: line rates
         compute: of one optimizer step, by phase [s]
+        at_best: the same where the GPU does its best, which hides less; as ``compute`` where it is not given
 
     Returns:
         low, likely, high [s]; None: a link is not known (``fabric.why_unknown``)
@@ -178,7 +181,7 @@ def exposed_seconds(collectives: Sequence[Collective], fabric: Fabric, compute: 
     best, usual, worst = ends
     if best is None or usual is None or worst is None:
         return None
-    low = waits([talk._replace(overlaps=True) for talk in best], compute)
+    low = waits([talk._replace(overlaps=True) for talk in best], at_best or compute)
     slowest = _slowest(collectives, fabric)
     likely = added_seconds(usual, compute, fabric, slowest)
     high = sum(talk.seconds for talk in worst) + slowest * spread_share().high * compute.total

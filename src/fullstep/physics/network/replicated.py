@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from fullstep.job import Job
+from fullstep.physics.memory.choices import compute_bytes
 from fullstep.physics.memory.sharding import DEEPSPEED_BUCKET_ELEMENTS
 from fullstep.physics.memory.weights import trainable
 from fullstep.physics.network.collective import Collective
@@ -174,10 +175,12 @@ def _broadcast_tensors(job: Job, unit: Unit) -> int:
 
 
 def _buckets(job: Job, unit: Unit) -> tuple[int, float]:
-    """Calls for all units of a kind, and elements of each: as many units at once as DeepSpeed's bucket of 500 M elements takes."""
+    """Calls for all units of a kind, and elements of each: as many units at once as DeepSpeed's bucket takes, 500 M elements if not stated."""
     whole = unit.trained_elements * unit.copies
     if job.layout.implementation == "deepspeed":
-        calls = max(1, ceil(whole / DEEPSPEED_BUCKET_ELEMENTS))
+        stated = job.layout.bucket_bytes
+        bucket = DEEPSPEED_BUCKET_ELEMENTS if stated is None else stated / compute_bytes(job)
+        calls = max(1, ceil(whole / bucket))
         return calls, whole / calls
     return unit.copies, unit.trained_elements
 

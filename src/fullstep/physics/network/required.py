@@ -38,17 +38,18 @@ def allowed_seconds(compute_seconds: float, exposed_share: float) -> float:
 
 
 def required_network(
-    collectives: Sequence[Collective], fabric: Fabric, compute: PhaseSeconds, exposed_share: float = EXPOSED_SHARE
+    collectives: Sequence[Collective], fabric: Fabric, compute: PhaseSeconds, exposed_share: float = EXPOSED_SHARE, *, idle: float = 0.0
 ) -> RequiredNetwork:
     """The smallest line rate per node at which communication adds no more than ``exposed_share`` of the step [Gbit/s].
 
-    It is sought by halving, since what communication adds falls as the line grows: ``added(rate) = x / (1 - x) * compute``.
+    It is sought by halving, since what communication adds falls as the line grows: ``added(rate) = x / (1 - x) * (compute + idle)``.
 
     Args:
         collectives: of one optimizer step
         fabric: what joins GPUs inside a node; whether the network is RDMA, if known. Its line rate is not used
         compute: of one optimizer step, by phase [s]
         exposed_share: x
+        idle: of one optimizer step, in the bubble of a pipeline [s]
 
     Returns:
         bounds by what links achieve: low at their best
@@ -61,7 +62,7 @@ def required_network(
         return RequiredNetwork(Bounds.exact(0.0), 0.0, "nothing is sent between nodes")
     if talks([one for one in collectives if one.nodes < 2], fabric, 1) is None:
         return RequiredNetwork(None, node_bytes, "; ".join(fabric.why_unknown))
-    allowed = allowed_seconds(compute.total, exposed_share)
+    allowed = allowed_seconds(compute.total + idle, exposed_share)
     low, likely, high = (_least_rate(collectives, fabric, compute, allowed, end) for end in range(3))
     if likely is None:
         return RequiredNetwork(None, node_bytes, f"also without limit more than {exposed_share:.0%} of the step is spent waiting")

@@ -121,7 +121,8 @@ def kept_by_reuse(job: Job, units: tuple[Unit, ...]) -> dict[Unit, int]:
     """
     if job.layout.strategy != "zero3":
         return {}
-    limit = job.layout.max_live_parameters or DEEPSPEED_MAX_LIVE_PARAMETERS
+    stated = job.layout.max_live_parameters
+    limit = DEEPSPEED_MAX_LIVE_PARAMETERS if stated is None else stated
     shape, stage = job.shape, stage_of(job)
     head = shape.head_parameters or shape.embedding_parameters
     blocks = [unit for unit in units if unit.what == "a block"]

@@ -124,7 +124,7 @@ def _whole_copies(job: Job) -> Traffic:
     size, stored = compute_bytes(job), DTYPE_BYTES[precision.weights]
     kept = DTYPE_BYTES[precision.gradients] if job.method.kind == "full" else round(gradient_bytes(job) / max(1, trainable(job).total))
     moved = Traffic()
-    if layout.divides_parameters and layout.shards > 1:
+    if layout.divides_parameters and layout.state_ranks > 1:
         out = 2.0 * size * here if layout.implementation == "fsdp2" and not job.method.is_quantized else 0.0
         again = 0.0 if layout.reshard_after_forward is False else out
         reduced = traffic.cast_traffic(trains, size, DTYPE_BYTES[precision.reduce]) or 2.0 * size * trains
@@ -133,10 +133,10 @@ def _whole_copies(job: Job) -> Traffic:
         moved = Traffic(traffic.cast_traffic(here, stored, size), traffic.cast_traffic(trains, size, kept))
     if is_megatron(job):
         return moved.plus(Traffic(0.0, (2.0 * kept - size) * trains))
-    if layout.strategy in ("ddp", "zero1", "zero2") and layout.data_parallel > 1:
+    if layout.strategy in ("ddp", "zero1", "zero2") and layout.data_parallel * layout.context > 1:
         moved = moved.plus(Traffic(0.0, 4.0 * kept * trains / (1 if layout.sync_every_micro_batch else accumulation)))
     divides = layout.sync_every_micro_batch and (layout.divides_parameters or layout.strategy == "zero2")
-    summed = 3.0 * kept * trains * (accumulation - 1) / accumulation / (layout.shards if divides else 1)
+    summed = 3.0 * kept * trains * (accumulation - 1) / accumulation / (layout.state_ranks if divides else 1)
     return moved.plus(Traffic(0.0, summed))
 
 
@@ -189,7 +189,7 @@ def _add_offloaded_parameters(tally: Tally, job: Job, rates: Rates) -> None:
     layout = job.layout
     if layout.offload_parameters:
         element = compute_bytes(job) if layout.is_zero else DTYPE_BYTES[job.precision.weights]
-        ranks = layout.tensor * layout.pipeline * max(1, layout.shards) * layout.context
+        ranks = layout.tensor * layout.pipeline * layout.state_ranks
         _add_copies(tally, "parameters over PCIe", element * job.shape.parameters / ranks, rates)
 
 
@@ -209,6 +209,8 @@ def _add_optimizer_step(tally: Tally, job: Job, rates: Rates) -> None:
     if pcie:
         link = rates.pcie_bytes_per_second or rates.memory_bytes_per_second
         tally.add("optimizer on the host", "optimizer_step", seconds_at(host * job.machine.gpus, achieved("host_adam")), "memory")
+        flop = orthogonalization_flop(job) * job.machine.gpus
+        tally.add("orthogonalization on the host", "optimizer_step", seconds_at(flop, achieved("host_matrix")), "compute")
         tally.add("gradients and weights over PCIe", "optimizer_step", seconds_at(pcie, link), "pcie")
         return
     tally.add("optimizer", "optimizer_step", seconds_at(step_bytes(job), rates.memory_bytes_per_second), "memory")

@@ -73,8 +73,8 @@ def elements_here(job: Job) -> float:
     """Elements that one GPU updates: sharding divides them by ``shards * context``; without it a rank has the experts dealt to it."""
     layout, trains = job.layout, trainable(job).total
     cut = layout.tensor * layout.pipeline
-    if layout.shards > 1:
-        return trains / (layout.shards * layout.context * cut)
+    if layout.state_ranks > 1:
+        return trains / (layout.state_ranks * cut)
     elsewhere = experts_elsewhere(job) if job.method.kind == "full" else 0.0
     return (trains - elsewhere) / cut
 
@@ -106,13 +106,14 @@ def orthogonalization_flop(job: Job) -> float:
         short, long = sorted((rows, columns))
         if long < job.shape.vocabulary:
             flop += count * _NEWTON_SCHULZ_STEPS * (4.0 * short**2 * long + 2.0 * short**3)
-    return flop / (max(1, job.layout.shards) * job.layout.tensor * job.layout.pipeline)
+    return flop / (job.layout.state_ranks * job.layout.tensor * job.layout.pipeline)
 
 
 def offloaded_bytes(job: Job) -> tuple[float, float]:
     """Bytes over PCIe, and bytes in host memory, of an optimizer step on the host: gradients down, weights up; update there.
 
-    Per element: gradient in its dtype down, 16-bit weight up; the host reads and writes float32 weight, moments and gradient: 28 bytes.
+    Per element: gradient in its dtype down, 16-bit weight up; the host reads and writes float32 weight, states and gradient in one pass:
+    28 bytes for AdamW, 12 for SGD.
 
     Source:
         Ren et al. 2021 (ZeRO-Offload), section 4
@@ -120,4 +121,5 @@ def offloaded_bytes(job: Job) -> tuple[float, float]:
     if not (job.layout.offload_optimizer or job.layout.offload_parameters):
         return 0.0, 0.0
     elements = elements_here(job)
-    return elements * (gradient_bytes(job) / max(1, trainable(job).total) + 2), elements * 28
+    host = update_bytes(job.optimizer.name, "fused", 4, 4, 4, master=False)
+    return elements * (gradient_bytes(job) / max(1, trainable(job).total) + 2), elements * host

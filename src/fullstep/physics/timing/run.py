@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 from fullstep.job import Job
 from fullstep.ledger import Run
+from fullstep.physics.network.exposure import PhaseSeconds, exposed_seconds
+from fullstep.physics.network.fabric import fabric_of
+from fullstep.physics.network.traffic import step_collectives
 from fullstep.physics.timing.compute import compute_parts, part_seconds
 from fullstep.physics.timing.rates import times
 from fullstep.quantities import Bounds
@@ -23,14 +27,23 @@ def optimizer_steps(job: Job) -> int | None:
     data, batch = job.data, job.batch
     rows = batch.micro_batch * batch.accumulation * job.layout.data_parallel
     if data.steps is not None:
-        return ceil(data.steps * data.epochs)
+        return _rounded_up(data.steps * data.epochs)
     if data.tokens is not None:
         useful = batch.sequence_tokens if batch.packed else batch.mean_sample_tokens
-        return ceil(data.tokens * data.epochs / (rows * useful))
+        return _rounded_up(data.tokens * data.epochs / (rows * useful))
     if data.examples is not None:
         filled = batch.mean_sample_tokens / batch.sequence_tokens if batch.packed else 1.0
-        return ceil(data.examples * data.epochs * filled / rows)
+        return _rounded_up(data.examples * data.epochs * filled / rows)
     return None
+
+
+def _rounded_up(steps: float) -> int:
+    """The next whole number, without the last digits of floating point: 1.1 epochs of 100 steps are 110.
+
+    >>> _rounded_up(100 * 1.1), _rounded_up(110.01)
+    (110, 111)
+    """
+    return ceil(steps * (1 - 1e-12))
 
 
 def run_time(job: Job, step_seconds: Bounds) -> Run | None:
@@ -44,7 +57,7 @@ def run_time(job: Job, step_seconds: Bounds) -> Run | None:
         None: no data set is stated
 
     Valid:
-        without the time of checkpoints, of starting up and of generated tokens in evaluation
+        without the time of checkpoints, of starting up, of generated tokens and of pipeline bubbles in evaluation
     """
     steps = optimizer_steps(job)
     if steps is None:
@@ -56,12 +69,17 @@ def run_time(job: Job, step_seconds: Bounds) -> Run | None:
 def evaluation_seconds(job: Job, steps: int) -> Bounds:
     """``passes * ceil(rows / (ranks * micro-batch)) * forward`` [s]; a pass every so many steps, one at the end where it does not say.
 
+    Forward with what its own communication adds: units that are gathered, rows and sums that are exchanged.
     Zero where rows are not stated, or a GPU's rates are not known.
     """
-    wanted, parts = job.evaluation, compute_parts(job)
-    if wanted.rows is None or parts is None:
+    wanted = job.evaluation
+    passing = replace(job, batch=replace(job.batch, micro_batch=wanted.micro_batch, accumulation=1))
+    if wanted.rows is None or (parts := compute_parts(passing)) is None:
         return Bounds(0, 0, 0)
     passes = steps // wanted.every_steps if wanted.every_steps else 1
     batches = ceil(wanted.rows / (job.layout.data_parallel * wanted.micro_batch))
-    forward = times(part_seconds(parts, "forward"), wanted.micro_batch / job.batch.micro_batch)
-    return times(forward, passes * batches)
+    forward = part_seconds(parts, "forward")
+    talking = [one for one in step_collectives(passing) if one.phase == "forward"]
+    best, usual = (PhaseSeconds(forward[end], 0.0) for end in (0, 1))
+    added = exposed_seconds(talking, fabric_of(job), usual, best) or Bounds(0, 0, 0)
+    return times(forward + added, passes * batches)

@@ -45,7 +45,7 @@ def step_time(job: Job) -> StepTime | None:
     if parts is None:
         return None
     collectives = step_collectives(job)
-    exposed = exposed_seconds(collectives, fabric_of(job), phase_seconds(job, parts))
+    exposed = exposed_seconds(collectives, fabric_of(job), phase_seconds(job, parts), phase_seconds(job, parts, end=0))
     if exposed is None:
         return None
     found = [*_of_step(parts, job.batch.accumulation), *_bubble(job, parts)]
@@ -59,11 +59,18 @@ def why_no_step_time(job: Job) -> str:
     return why_no_time(job) or "; ".join(fabric_of(job).why_unknown)
 
 
-def phase_seconds(job: Job, parts: Sequence[TimePart]) -> PhaseSeconds:
-    """Likely compute of one optimizer step by phase, which communication can hide behind."""
+def phase_seconds(job: Job, parts: Sequence[TimePart], end: int = 1) -> PhaseSeconds:
+    """Compute of one optimizer step by phase, which communication can hide behind: at one end of the bounds, or likely."""
     found = tuple(parts)
-    forward, backward = (part_seconds(found, phase).likely * job.batch.accumulation for phase in ("forward", "backward"))
-    return PhaseSeconds(forward, backward, part_seconds(found, "optimizer_step").likely)
+    forward, backward = (part_seconds(found, phase)[end] * job.batch.accumulation for phase in ("forward", "backward"))
+    return PhaseSeconds(forward, backward, part_seconds(found, "optimizer_step")[end])
+
+
+def bubble_seconds(job: Job, parts: Sequence[TimePart]) -> Bounds:
+    """What a pipeline's GPUs stand idle: ``(stages - 1) * (forward + backward)`` of a micro-batch."""
+    found = tuple(parts)
+    micro = part_seconds(found, "forward") + part_seconds(found, "backward")
+    return times(micro, job.layout.pipeline - 1)
 
 
 def useful_tokens(job: Job) -> float:
@@ -95,11 +102,7 @@ def _of_step(parts: Sequence[TimePart], accumulation: int) -> list[StepPart]:
 
 
 def _bubble(job: Job, parts: tuple[TimePart, ...]) -> list[StepPart]:
-    stages = job.layout.pipeline
-    if stages == 1:
-        return []
-    micro = part_seconds(parts, "forward") + part_seconds(parts, "backward")
-    return [StepPart("pipeline bubble", times(micro, stages - 1), "bubble")]
+    return [StepPart("pipeline bubble", bubble_seconds(job, parts), "bubble")] if job.layout.pipeline > 1 else []
 
 
 def _assembled(job: Job, parts: tuple[StepPart, ...], exposed: Bounds) -> StepTime:
