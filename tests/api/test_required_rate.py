@@ -9,12 +9,13 @@ import pytest
 from fullstep.api import estimate
 from fullstep.job import worksheet_from_mapping
 
+SHARDED = {"strategy": "fsdp"}
 PIPELINE = {"strategy": "zero1", "pipeline": 4}
 
 
 @pytest.mark.parametrize(
     ("layout", "framework", "rdma"),
-    [({"strategy": "fsdp"}, "torch", True), ({"strategy": "fsdp"}, "torch", False), (PIPELINE, "megatron", True), (PIPELINE, "megatron", False)],
+    [(SHARDED, "torch", True), (SHARDED, "torch", False), (PIPELINE, "megatron", True), (PIPELINE, "megatron", False)],
 )
 def test_required_rate_gives_the_share(layout: dict[str, Any], framework: str, rdma: bool) -> None:
     """A tenth of the step, the bubble of a pipeline included."""

@@ -76,6 +76,30 @@ def test_options_run_as_they_stand_and_give_the_same_answer(sheet: Sheet, size: 
         assert size(complete(trial.worksheet)).memory == trial.answer.memory
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"strategy": "hsdp", "shards": 8}, {"strategy": "fsdp", "reshard_after_forward": 4},
+        {"strategy": "zero1", "implementation": "megatron"},
+    ],
+)
+def test_changes_make_the_option_of_the_worksheet_as_written(sheet: Sheet, size: Size, layout: dict[str, object]) -> None:
+    """Keys that an option does without are among its changes, with None: left there, another strategy would refuse or mean them."""
+    machine = {"nodes": 2, "network_gbit_s": 400}
+    written = sheet(batch={"global_rows": 32}, layout=layout, machine=machine, goal={"max_nodes": 4})
+    options = plan(written, size).options
+    assert {None} <= {value for trial in options for value in trial.changes.values()}
+    for trial in options:
+        made = complete(edit(written, trial.changes))
+        assert (made.layout, made.batch, made.step) == (trial.job.layout, trial.job.batch, trial.job.step)
+
+
+def test_servers_are_tried_up_to_the_most_that_are_wanted(sheet: Sheet, size: Size) -> None:
+    """Also where more are written."""
+    found = plan(sheet(batch={"global_rows": 64}, machine={"nodes": 4, "network_gbit_s": 400}, goal={"max_nodes": 2}), size)
+    assert {trial.job.machine.nodes for trial in found.options} <= {1, 2}
+
+
 def test_the_largest_micro_batch_that_fits(sheet: Sheet) -> None:
     """20 of state + 14 a row (10 + 4), or 10 a row with the fused loss: 75 = 79 * 0.95 less 1 of bound allows 5; of 1, 2, 4, 8 it is 4."""
     found = plan(sheet(batch={"accumulation": 8}), by_hand(state_gib=20))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fullstep.calibration import measured_line_rate, outrank_step
+from fullstep.calibration import beside_step, measured_network, outrank_step
 from fullstep.job import Job
 from fullstep.ledger import Answer, Run, StepTime, Timing, Traffic
 from fullstep.physics.network.collective import sent_bytes_per_gpu_per_step
@@ -19,20 +19,23 @@ from fullstep.quantities import Bounds
 
 def with_timing(job: Job, answer: Answer) -> Answer:
     """The answer with its step's time, its traffic and its run. A pilot's figures outrank the formulas'."""
-    step = outrank_step(step_time(job), job)
+    estimated = step_time(job)
+    step = outrank_step(estimated, job)
     run = None if step is None else run_time(job, step.seconds)
-    return replace(answer, timing=Timing(step, traffic_of(job), run, tuple(_open(job, step, run))))
+    timing = Timing(step, traffic_of(job), run, tuple(_open(job, step, run)))
+    return replace(answer, timing=timing, measured=beside_step(answer.measured, estimated))
 
 
 def traffic_of(job: Job) -> Traffic:
     """Bytes that one GPU sends per optimizer step, and the network that this needs between nodes."""
     collectives = step_collectives(job)
     sent = sent_bytes_per_gpu_per_step(collectives)
-    measured = measured_line_rate(job, sent.between_nodes * job.machine.gpus)
-    rate, why = (Bounds.exact(0.0), "") if job.machine.nodes == 1 else (measured, "" if measured else why_no_step_time(job))
+    measured = measured_network(job, sent.between_nodes * job.machine.gpus)
+    rate, why = (Bounds.exact(0.0), "") if job.machine.nodes == 1 else (None, why_no_step_time(job))
+    needed = measured
     if job.machine.nodes > 1 and measured is None and (parts := compute_parts(job)) is not None:
-        idle = bubble_seconds(job, parts).likely
-        needed = required_network(collectives, fabric_of(job), phase_seconds(job, parts), idle=idle)
+        needed = required_network(collectives, fabric_of(job), phase_seconds(job, parts), idle=bubble_seconds(job, parts).likely)
+    if needed is not None:
         rate, why = needed.gbit_s_per_node, needed.why
     return Traffic(
         evidence="estimated" if measured is None else "measured",

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 
+from fullstep.calibration.pilot import Comparison
 from fullstep.hardware.links import achieved_share
 from fullstep.job import Job
 from fullstep.ledger import StepTime
-from fullstep.physics.network.required import required_from_measurement
+from fullstep.physics.network.required import MOST_GBIT_S, RequiredNetwork, required_from_measurement
 from fullstep.physics.timing.step import useful_flop, useful_tokens
 from fullstep.quantities import Bounds
+
+
+def beside_step(rows: Mapping[str, Comparison], step: StepTime | None) -> dict[str, Comparison]:
+    """A pilot's figures with the estimate of the step beside those that are of its time."""
+    found = dict(rows)
+    said = {} if step is None else {"step_seconds": step.seconds, "exposed_communication_fraction": step.exposed_communication_fraction}
+    for key in said.keys() & found.keys():
+        found[key] = found[key]._replace(estimated=said[key])
+    return found
 
 
 def outrank_step(step: StepTime | None, job: Job) -> StepTime | None:
     """The step as it was measured, also where the formulas cannot say one; its parts are left out, since they would not add up."""
     measured = job.measured
+    if "step_seconds" not in measured:
+        return step
     share = measured.get("exposed_communication_fraction")
     exposed = None if share is None else Bounds.exact(share)
-    if "step_seconds" not in measured:
-        return step if step is None or exposed is None else replace(step, exposed_communication_fraction=exposed)
     seconds, card = measured["step_seconds"], job.machine.card
     peak = card.bf16_flop_per_second if card is not None else None
     return StepTime(
@@ -32,7 +42,7 @@ def outrank_step(step: StepTime | None, job: Job) -> StepTime | None:
     )
 
 
-def measured_line_rate(job: Job, node_bytes: float) -> Bounds | None:
+def measured_network(job: Job, node_bytes: float) -> RequiredNetwork | None:
     """The line rate per node that a measured step asks for [Gbit/s]; None: what was exposed, or on which network, was not measured.
 
     Args:
@@ -50,5 +60,8 @@ def measured_line_rate(job: Job, node_bytes: float) -> Bounds | None:
         )
         for share in shares
     ]  # fmt: skip
-    known = sorted(rate for rate in found if rate is not None)
-    return Bounds(known[0], known[1], known[2]) if len(known) == len(found) else None
+    known = sorted(rate for rate in found if rate is not None and rate <= MOST_GBIT_S)
+    if len(known) < len(found):
+        why = f"so much of the measured step waits that {MOST_GBIT_S:,.0f} Gbit/s are not enough"
+        return RequiredNetwork(None, node_bytes, why)
+    return RequiredNetwork(Bounds(known[0], known[1], known[2]), node_bytes, "")

@@ -98,8 +98,8 @@ def _number(section: str, name: str, span: tuple[float, float], default: str, te
     return Key(section, name, "number", default, text, low=span[0], high=span[1], unit=unit)
 
 
-def _positive(section: str, name: str, high: float, default: str, text: str, *, unit: str, flag: str = "") -> Key:
-    return Key(section, name, "number", default, text, low=0, low_open=True, high=high, unit=unit, flag=flag)
+def _positive(section: str, name: str, high: float, default: str, text: str, *, unit: str, flag: str = "", low: float = 0) -> Key:
+    return Key(section, name, "number", default, text, low=low, low_open=not low, high=high, unit=unit, flag=flag)
 
 
 def _size(section: str, name: str, unit: str, default: str, text: str) -> Key:
@@ -201,7 +201,8 @@ KEYS: tuple[Key, ...] = (
     _size("machine", "gpu_memory_gib", "GiB", "the catalogue's", "memory of one GPU as its driver reports it"),
     _choice("machine", "link", ("nvswitch", "nvlink_bridge", "pcie_p2p", "pcie_host"), "the catalogue's",
             "what joins the GPUs of one node"),
-    _positive("machine", "network_gbit_s", 10**6, "unknown", "line rate of the network per node and direction", unit="Gbit/s"),
+    _positive("machine", "network_gbit_s", 10**6, "unknown", "line rate of the network per node and direction", unit="Gbit/s",
+              low=0.001),
     _flag("machine", "rdma", "unknown", "the network moves data without the processors (InfiniBand, RoCE)"),
     _size("machine", "host_memory_gib", "GiB", "unknown", "host memory per node"),
     _whole("machine", "cpu_cores", (1, 10**5), "unknown", "processor cores per node"),
@@ -242,8 +243,8 @@ KEYS: tuple[Key, ...] = (
     _size("measured", "allocated_peak_gib", "GiB", "–", "torch.cuda.max_memory_allocated of one GPU"),
     _size("measured", "reserved_peak_gib", "GiB", "–", "torch.cuda.max_memory_reserved of one GPU"),
     _size("measured", "device_peak_gib", "GiB", "–", "what nvidia-smi showed of one GPU"),
-    _positive("measured", "step_seconds", HOURS, "–", "time of one optimizer step", unit="seconds"),
-    _number("measured", "exposed_communication_fraction", (0, 1), "–", "share of the step in which communication was not hidden"),
+    _positive("measured", "step_seconds", HOURS, "–", "time of one optimizer step", unit="seconds", low=1e-6),
+    _number("measured", "exposed_communication_fraction", (0, 1), "–", "share of step_seconds in which communication was not hidden"),
     _size("measured", "checkpoint_gb", "GB", "–", "size of one checkpoint"),
 )  # fmt: skip
 

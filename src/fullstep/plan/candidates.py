@@ -279,9 +279,9 @@ def _indivisible(what: str, rows: int, ranks: int, changes: Changes) -> RuledOut
 
 
 def node_counts(job: Job) -> Iterator[int]:
-    """Nodes to try, ascending: one, as written, and beyond that doubling up to ``goal.max_nodes``."""
-    most = max(job.machine.nodes, job.goal.max_nodes or 1)
-    counts = {1, job.machine.nodes, most}
+    """Nodes to try, ascending: one, as written, and doubling up to ``goal.max_nodes``, which also holds where it is below those written."""
+    most = job.goal.max_nodes or job.machine.nodes
+    counts = {1, min(job.machine.nodes, most), most}
     count = 1
     while count < most:
         counts.add(count)

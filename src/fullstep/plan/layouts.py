@@ -30,16 +30,26 @@ LAYOUTS: dict[str, LayoutKind] = {
     "layer_split": LayoutKind(8, True, "layers divided over the GPUs, one GPU busy at a time"),
 }
 
+ONE_GPU = "one GPU"
+DEGREES = ("tensor", "pipeline", "context", "expert")
 _NAMES = {"ddp": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "layer_split": "device_map"}
 
 
 def layout_name(layout: Layout) -> str:
-    """The field's short name of a layout.
+    """The field's short name of a layout, with the degrees that cut the model or its rows.
 
     For ``fsdp`` the implementation decides: FSDP2 or FSDP1.
     """
+    degrees = [f"{name} {degree}" for name in DEGREES if (degree := getattr(layout, name)) > 1]
+    replica = layout.strategy == "single" or (layout.strategy == "ddp" and layout.data_parallel == 1)
+    if replica and degrees:
+        return " x ".join(degrees)
+    return " x ".join([_strategy_name(layout), *degrees])
+
+
+def _strategy_name(layout: Layout) -> str:
     if layout.strategy == "single":
-        return "one GPU"
+        return ONE_GPU
     if layout.strategy in _NAMES:
         return _NAMES[layout.strategy]
     generation = "FSDP1" if layout.implementation == "fsdp1" else "FSDP2"
@@ -62,10 +72,16 @@ def machine_words(job: Settings) -> str:
 def layout_words(job: Settings) -> str:
     """A job's layout in words: ``state sharded over the GPUs (FSDP2)``."""
     if job.layout.strategy == "single":
-        return "one GPU"
+        return layout_name(job.layout)
     if job.layout.data_parallel == 1 and LAYOUTS[job.layout.strategy].sharded and job.layout.strategy != "layer_split":
         return layout_name(job.layout)  # nothing to share: it is there to offload
     return f"{LAYOUTS[job.layout.strategy].words} ({layout_name(job.layout)})"
+
+
+def place_words(job: Settings) -> str:
+    """The GPUs and how the job is spread over them."""
+    spread = layout_words(job)
+    return machine_words(job) if spread == ONE_GPU else f"{machine_words(job)}, {spread}"
 
 
 def strategy_words(strategy: str, gpus: int) -> str:

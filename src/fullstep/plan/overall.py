@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from fullstep.plan.deadline import HOUR_SECONDS, deadline_words, hours_words
-from fullstep.plan.layouts import layout_words, machine_words
+from fullstep.plan.layouts import machine_words, place_words
 from fullstep.plan.market import COUNTS, enough_bytes
 from fullstep.plan.remedies import Remedy
 from fullstep.plan.savers import OFFLOADS_OPTIMIZER, level_of, level_words
@@ -65,7 +65,8 @@ def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]
         return PlanVerdict("several_servers", f"{why}; {reason}", f"{need}: {where}{ends}.{_network_words(best)}", settle)
     one = "One GPU is enough" if best.job.machine.gpus == 1 else "One server is enough"
     layout = best.job.layout
-    answer: Overall = "one_server_sharded" if layout.shards > 1 or layout.strategy == "layer_split" else "one_server_replicated"
+    divided = layout.state_ranks * layout.tensor * layout.pipeline > 1 or layout.strategy == "layer_split"
+    answer: Overall = "one_server_sharded" if divided else "one_server_replicated"
     return PlanVerdict(answer, reason, f"{one}: {where}{ends}.", settle)
 
 
@@ -184,7 +185,7 @@ def _any_card(options: Sequence[Trial]) -> str:
 def _where(trial: Trial) -> str:
     """Machine, layout, and what it costs in speed where it costs any."""
     job = trial.job
-    where = machine_words(job) if job.layout.strategy == "single" else f"{machine_words(job)}, {layout_words(job)}"
+    where = place_words(job)
     cost = level_words(job)
     return f"{where}, {cost}" if cost else where
 

@@ -127,14 +127,15 @@ WORDS: dict[str, str] = {
 
 
 def change_words(changes: Changes) -> str:
-    """Changes in words, for people; keys without words of their own are shown as they stand in the worksheet.
+    """Changes in words, for people; keys without words of their own are shown as they stand in the worksheet, None as taken out.
 
-    >>> change_words({"step.loss": "fused", "batch.micro_batch": 2})
-    'fused linear cross entropy, batch.micro_batch = 2'
+    >>> change_words({"step.loss": "fused", "batch.micro_batch": 2, "layout.shards": None})
+    'fused linear cross entropy, batch.micro_batch = 2, without layout.shards'
     """
     pieces = []
     for key, value in changes.items():
         if value is None:
+            pieces.append(f"without {key}")
             continue
         text = str(value).lower() if isinstance(value, bool) else str(value)
         pieces.append(WORDS.get(f"{key}={text}", f"{key} = {text}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -74,7 +74,8 @@ def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None) -> Plan:
         found = search_cards(bench, timer)
         return _concluded(bench, timer, found.trials, sifted(found.trials).options, found.ruled_out)
     searched = _search_nodes(bench, timer)
-    options = ranked(chain([as_written], *searched.trials.values()))
+    written = [as_written] if as_written.job.machine.nodes in searched.trials else []  # goal.max_nodes may leave it out
+    options = ranked(chain(written, *searched.trials.values()))
     options = ranked([trimmed(bench, trial, timer) for trial in options[:_TRIMMED]] + options[_TRIMMED:])
     made = _concluded(bench, timer, options, ranked(sifted(options).options), list(chain(*searched.ruled_out.values())))
     return made._replace(scaling=_scaled(bench, timer, searched, options), spent=bench.spent)
@@ -155,15 +156,10 @@ def _helps(bench: Workbench, options: Sequence[Trial], ruled_out: Sequence[Ruled
     if not sized:
         return []
     largest = max(sized, key=lambda trial: trial.job.machine.usable_bytes or 0)
-    chosen = option_changes(largest)
+    chosen = largest.changes
     machine = machine_words(largest.job)
     found = remedies(Workbench(largest.worksheet, bench.size))
     return [remedy._replace(changes={**chosen, **remedy.changes}, words=f"{remedy.words}, with {machine}") for remedy in found]
-
-
-def option_changes(trial: Trial) -> Mapping[str, object]:
-    """What an option states differently from the worksheet as written."""
-    return {key: value for key, value in trial.changes.items() if value is not None}
 
 
 def option_words(trial: Trial) -> str:
@@ -176,4 +172,4 @@ def option_words(trial: Trial) -> str:
     level = level_words(job) or "no recomputation"
     shown = "" if trial.changes.get("machine.gpu") is None else card
     rows = f"{job.batch.micro_batch} row{'s' if job.batch.micro_batch > 1 else ''} x {job.batch.accumulation}"
-    return f"{shown}{where}, {level}, {rows}" + ("" if option_changes(trial) else " (as written)")
+    return f"{shown}{where}, {level}, {rows}" + ("" if trial.changes else " (as written)")

@@ -24,7 +24,7 @@ class Trial(NamedTuple):
     """One variation of the worksheet and what it was answered with."""
 
     changes: Mapping[str, object]
-    """against the worksheet as written; empty: as written"""
+    """against the worksheet as written, None: the key is taken out; empty: as written"""
     worksheet: Worksheet
     job: Job
     answer: Answer
@@ -140,7 +140,10 @@ class Workbench:
                 changes = {**changes, **lost}
                 worksheet, job = self._completed(changes)
             moved = self._moved(job)
-            return self._refusal(changes, moved) if moved else Trial(changes, worksheet, job, self._size(job))
+            if moved:
+                return self._refusal(changes, moved)
+            told = {key: value for key, value in changes.items() if value is not None or self.worksheet.stated(key) is not None}
+            return Trial(told, worksheet, job, self._size(job))
         except InputError as error:
             return Refusal(changes, error)
 

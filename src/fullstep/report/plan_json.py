@@ -8,7 +8,7 @@ from fullstep import __version__
 from fullstep.plan.largest import Largest
 from fullstep.plan.rejections import Rejection
 from fullstep.plan.remedies import Remedy
-from fullstep.plan.search import Plan, option_changes
+from fullstep.plan.search import Plan
 from fullstep.plan.trial import Trial
 from fullstep.report.json import SCHEMA, answer_as_dict
 from fullstep.report.scaling import scaling_row_as_dict
@@ -47,7 +47,7 @@ def largest_as_dict(found: Largest) -> dict[str, Any]:
 
 
 def _option(trial: Trial) -> dict[str, Any]:
-    return {**answer_as_dict(trial.answer), "worksheet": trial.worksheet.as_dict(), "changes": dict(option_changes(trial))}
+    return {**answer_as_dict(trial.answer), "worksheet": trial.worksheet.as_dict(), "changes": dict(trial.changes)}
 
 
 def _rejection(out: Rejection) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fullstep.plan.deadline import hours_words
 from fullstep.plan.ranking import rule
 from fullstep.plan.rejections import Rejection
 from fullstep.plan.savers import change_words
-from fullstep.plan.search import Plan, option_changes, option_words
+from fullstep.plan.search import Plan, option_words
 from fullstep.plan.timer import step_seconds
 from fullstep.plan.trial import Trial
 from fullstep.quantities import Bounds
@@ -36,7 +36,7 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     ink = _INK.get(verdict.answer, "green")
     lines += ["", *(paper.ink(piece, "bold", ink) for piece in paper.sentence(verdict.sentence)), ""]
     if best.changes:
-        lines += paper.entry("Change", change_words(option_changes(best)))
+        lines += paper.entry("Change", change_words(best.changes))
     lines += memory_lines(best.answer, paper)
     lines += ["", *instants_lines(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)

@@ -11,7 +11,6 @@ from fullstep.plan.deadline import hours_of, hours_words
 from fullstep.plan.layouts import layout_name
 from fullstep.plan.savers import level_words
 from fullstep.plan.scaling import ScalingRow
-from fullstep.plan.search import option_changes
 from fullstep.plan.timer import needed_gbit_s
 from fullstep.plan.trial import Trial
 from fullstep.quantities import Bounds
@@ -30,7 +29,7 @@ def scaling_row_as_dict(row: ScalingRow) -> dict[str, Any]:
         "nodes": row.nodes,
         "gpus": None if row.trial is None else row.nodes * row.trial.job.machine.gpus,
         "layout": None if row.trial is None else _layout_words(row),
-        "changes": None if row.trial is None else dict(option_changes(row.trial)),
+        "changes": None if row.trial is None else dict(row.trial.changes),
         "verdict": "does_not_fit" if row.trial is None else row.trial.verdict,
         "step_seconds": None if row.step is None else row.step.as_dict(),
         "run_seconds": None if row.run is None else row.run.as_dict(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fullstep.job import Settings
 from fullstep.ledger import HOLDINGS, Answer, Instant, MemoryEstimate
-from fullstep.plan.layouts import layout_words, machine_words
+from fullstep.plan.layouts import place_words
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
 from fullstep.report.timing_text import timing_lines
@@ -59,7 +59,7 @@ def verdict_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
     if answer.host.verdict == "does_not_fit" and verdict != "does_not_fit":
         verdict = "does_not_fit"
         reason = f"the node needs {gib(answer.host.memory_peak_bytes)} GiB of host memory at {answer.host.at}"
-    where = machine_words(job) if job.layout.strategy == "single" else f"{machine_words(job)}, {layout_words(job)}"
+    where = place_words(job)
     sentence = f"{_STARTS[verdict]}: {where}; {reason}."
     return [paper.ink(piece, "bold", VERDICT_INK[verdict]) for piece in paper.sentence(sentence)]
 
@@ -76,7 +76,8 @@ def memory_lines(answer: Answer, paper: Paper) -> list[str]:
     if answer.estimated is not None:
         lines += paper.entry("", _estimated_words(answer.estimated))
     for key, row in answer.measured.items():
-        lines += _pilot_lines(key, row, paper)
+        if key.endswith("_peak_bytes"):
+            lines += _pilot_lines(key, row, paper)
     lines += paper.entry("needed", f"{span(memory.needed_bytes)} GiB = {_NEEDED}")
     if memory.evidence == "measured":
         witness = "estimated" if answer.trace is None else "traced"

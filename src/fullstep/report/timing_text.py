@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fullstep.job import Settings
 from fullstep.ledger import Answer, Run, StepTime, Traffic
+from fullstep.physics.network.required import LEAST_GBIT_S, MOST_GBIT_S
 from fullstep.quantities import Bounds
 from fullstep.report.paper import Paper
 
@@ -14,6 +15,7 @@ _BOUND_WORDS = {
 }  # fmt: skip
 _UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
 _SHOWN_SHARE = 0.005
+_WHOLE_GBIT_S, _NEAR = 10.0, 1.01
 
 
 def timing_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
@@ -23,7 +25,9 @@ def timing_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
         return []
     lines: list[str] = []
     if timing.step is not None:
-        lines += paper.entry("Step", step_words(timing.step))
+        pilot = answer.measured.get("step_seconds")
+        beside = f" · estimated {duration(pilot.estimated)}" if pilot is not None and pilot.estimated is not None else ""
+        lines += paper.entry("Step", step_words(timing.step) + beside)
     if timing.run is not None:
         lines += paper.entry("Run", run_words(timing.run))
     if timing.traffic is not None and job.machine.gpus * job.machine.nodes > 1:
@@ -67,16 +71,31 @@ def traffic_words(traffic: Traffic, job: Settings) -> str:
     if rate is None:
         words.append(f"line rate for it: {traffic.why_no_rate}")
     else:
-        words.append(f"{rate.likely:,.0f} Gbit/s per node ({rate.low:,.0f}-{rate.high:,.0f}) keep it under a tenth of the step")
+        words.append(f"{line_rate(rate)} keep it under a tenth of the step")
     return " · ".join(words)
 
 
-def gigabytes(size_bytes: float) -> str:
-    """A size as links are sold, in units of 10^9 bytes.
+def line_rate(rate: Bounds) -> str:
+    """A line rate that is needed, with its ends; what lies at an end of the search is said so.
 
-    >>> gigabytes(60.2e9), gigabytes(1.5e6)
-    ('60.2 GB', '0.0 GB')
+    >>> line_rate(Bounds(150, 191, 240)), line_rate(Bounds(0.1, 0.1, 3.2)), line_rate(Bounds(3800, 4400, 100_000))
+    ('191 Gbit/s per node (150-240)', 'less than 0.1 Gbit/s per node (up to 3.2)', '4,400 Gbit/s per node (3,800 to more than 100,000)')
     """
+    low, likely, high = (f"{end:,.0f}" if end >= _WHOLE_GBIT_S else f"{end:,.1f}" for end in rate)
+    if rate.likely <= LEAST_GBIT_S * _NEAR:
+        return f"less than {LEAST_GBIT_S} Gbit/s per node" + (f" (up to {high})" if rate.high > LEAST_GBIT_S * _NEAR else "")
+    most = f" to more than {high}" if rate.high >= MOST_GBIT_S else f"-{high}"
+    return f"{likely} Gbit/s per node ({low}{most})"
+
+
+def gigabytes(size_bytes: float) -> str:
+    """A size as links are sold, in units of 10^9 bytes; small ones in megabytes.
+
+    >>> gigabytes(60.2e9), gigabytes(1.5e6), gigabytes(0)
+    ('60.2 GB', '1.5 MB', '0.0 GB')
+    """
+    if 0 < size_bytes < _GB / 10:
+        return f"{size_bytes / 1e6:,.1f} MB"
     return f"{size_bytes / _GB:,.1f} GB"
 
 

@@ -84,7 +84,8 @@ def shards_of(filler: Filler, values: Mapping[str, Any], data_parallel: int, gpu
     if "shards" not in values:
         in_a_node = max(1, gpus // (values.get("tensor", 1) * values.get("context", 1)))
         if strategy == "hsdp" and data_parallel % in_a_node == 0:
-            return int(filler.take(values, "shards", "layout.shards", in_a_node, "the data-parallel ranks of one node; nodes hold replicas"))
+            why = "the data-parallel ranks of one node; nodes hold replicas"
+            return int(filler.take(values, "shards", "layout.shards", in_a_node, why))
         return int(filler.take(values, "shards", "layout.shards", data_parallel, "all data-parallel ranks"))
     shards = int(values["shards"])
     if data_parallel % shards:

@@ -37,6 +37,8 @@ def evaluation_of(filler: Filler, values: Mapping[str, Any], micro_batch: int) -
             every_steps=None, rows=None, micro_batch=values.get("micro_batch", micro_batch),
             keeps_logits=values.get("keeps_logits", False), generate_tokens=values.get("generate_tokens", 0),
         )  # fmt: skip
+    if rows is None:
+        take(values, "rows", "evaluation.rows", None, "not stated: the run's time leaves evaluation out")
     return Evaluation(
         every_steps=every,
         rows=rows,

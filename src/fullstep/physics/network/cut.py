@@ -105,8 +105,8 @@ def pipeline_collectives(job: Job) -> Iterator[Collective]:
     Example: one row of 4,096 tokens, 4,096 wide, bfloat16, 8 micro-batches: ``8 * 33.6`` MB forward and as much back.
 
     Source:
-        Narayanan et al. 2021, section 2.2 and 3.2; counted at the boundary of hosts within 0.3 %; Megatron-LM, distributed/finalize_model_grads.py,
-        _allreduce_word_embedding_grads
+        Narayanan et al. 2021, section 2.2 and 3.2; counted at the boundary of hosts within 0.3 %; Megatron-LM,
+        distributed/finalize_model_grads.py, _allreduce_word_embedding_grads
 
     Valid:
         one chunk of blocks per stage; an interleaved schedule sends as many times more as it has chunks
@@ -133,7 +133,8 @@ def context_collectives(job: Job) -> Iterator[Collective]:
         gather     one all-gather of c * kv forward and one backward, and c messages of kv's gradient in float32
         heads      all-to-all of query, key, value and output, each b * s / c * width * bytes, forward and backward
 
-    With fewer heads of keys than ranks each rank still needs a whole one of all tokens: c heads travel. torch divides the row around sdpa: keys that a class copied out to all heads before (torchtitan) travel as copies.
+    With fewer heads of keys than ranks each rank still needs a whole one of all tokens: c heads travel. torch divides the row around sdpa:
+    keys that a class copied out to all heads before (torchtitan) travel as copies.
 
     Example: keys and values of 1,024 each, 8,192 tokens over 4 ranks, bfloat16: 3 messages of ``2048 * 2048 * 2`` = 8.4 MB.
 

@@ -175,7 +175,7 @@ def _broadcast_tensors(job: Job, unit: Unit) -> int:
 
 
 def _buckets(job: Job, unit: Unit) -> tuple[int, float]:
-    """Calls for all units of a kind, and elements of each: as many units at once as DeepSpeed's bucket takes, 500 M elements if not stated."""
+    """Calls for all units of a kind, and elements of each: as many units at once as DeepSpeed's bucket takes (500 M elements)."""
     whole = unit.trained_elements * unit.copies
     if job.layout.implementation == "deepspeed":
         stated = job.layout.bucket_bytes

@@ -12,7 +12,7 @@ from fullstep.quantities import Bounds
 
 EXPOSED_SHARE = 0.10
 """of the step's time, that communication may take by default"""
-_LEAST_GBIT_S, MOST_GBIT_S = 0.1, 100_000.0
+LEAST_GBIT_S, MOST_GBIT_S = 0.1, 100_000.0
 """between which a line rate is sought"""
 _NEAR = 1.002
 """how near the rate that is found is to the smallest"""
@@ -78,7 +78,7 @@ def _least_rate(
         added = added_at(collectives, fabric._replace(node_bytes_per_second=gbit_s * GBIT_BYTES), compute, end)
         return added is not None and added <= allowed
 
-    low, high = _LEAST_GBIT_S, MOST_GBIT_S
+    low, high = LEAST_GBIT_S, MOST_GBIT_S
     if not is_enough(high):
         return None
     while high > low * _NEAR:
