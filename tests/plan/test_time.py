@@ -64,16 +64,16 @@ def test_what_ends_too_late_is_a_record_in_hours(sheet: Sheet) -> None:
 
 
 def test_a_network_on_which_two_servers_are_slower_than_one(sheet: Sheet) -> None:
-    """50 + 100 h at 10 Gbit/s; at 180 Gbit/s 50 + 5.6, which would end in time."""
+    """50 + 100 h at 10 Gbit/s; at 25 Gbit/s 50 + 40, faster than one server; at 100 50 + 10, in time."""
     found = planned(sheet, goal={"finish_within_hours": 60, "max_nodes": 2}, machine={"network_gbit_s": 10})
     assert found.verdict.answer == "nothing_fits" and not found.options
     assert found.verdict.sentence.startswith("Nothing ends in time on up to 2 servers: closest comes 8 x H100-SXM, ")
     assert "the run takes 100.0 h (90.0-110.0), the deadline is 60 h" in found.verdict.sentence
-    assert found.verdict.sentence.endswith("with 180 Gbit/s per server, not 10, 2 servers would take 55.6 h (50.0-61.1).")
+    assert found.verdict.sentence.endswith("with 100 Gbit/s per server, not 10, 2 servers would take 60.0 h (54.0-66.0).")
     assert found.shown.job.machine.nodes == 1
     out = next(out for out in found.rejected if out.limit == "network")
-    assert (out.what, out.needed, out.available, out.unit) == ("2 nodes", 180, 10, "Gbit/s")
-    assert out.remedy == {"machine.network_gbit_s": 180}
+    assert (out.what, out.needed, out.available, out.unit) == ("2 nodes", 25, 10, "Gbit/s")
+    assert out.remedy == {"machine.network_gbit_s": 25}
     assert "150 s at best, 100 s on 1 node" in out.detail
 
 

@@ -72,7 +72,7 @@ def test_no_table_where_nothing_is_known(worksheet: Worksheet) -> None:
 def test_what_is_too_late_stands_in_one_line(slow: Plan) -> None:
     text = joined(slow)
     assert "Not too late: " in text and " 100.0 h" in text and "60 h there" in text
-    assert "2 nodes: a step takes 150 s at best, 100 s on 1 node; would be faster with machine.network_gbit_s = 180" in text
+    assert "2 nodes: a step takes 150 s at best, 100 s on 1 node; would be faster with machine.network_gbit_s = 25" in text
     assert text.count("too late: ") == 1
 
 
@@ -95,7 +95,7 @@ def test_the_names_in_json(slow: Plan) -> None:
     late = next(out for out in document["rejected"] if out["limit"] == "time")
     assert (round(late["needed"], 6), late["available"], late["unit"]) == (100, 60, "hours")
     network = next(out for out in document["rejected"] if out["limit"] == "network")
-    assert (network["needed"], network["available"], network["unit"]) == (180, 10, "Gbit/s")
+    assert (network["needed"], network["available"], network["unit"]) == (25, 10, "Gbit/s")
     assert document["options"] == [] and document["closest"]["worksheet"]["machine"]["gpus"] == 8
     one, two = document["scaling"]
     assert set(one) == set(two) == {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from fullstep.errors import Fault, InputError
@@ -73,7 +74,8 @@ def strategies_for(job: Job, nodes: int) -> list[str]:
 
     layer_split is tried only where it is written. One GPU needs no sharding, but ZeRO is how optimizers are offloaded there.
     """
-    names = {"single", "zero2", "zero3"} if ranks_on(job, nodes) == 1 else set(LAYOUTS) - {"single", "layer_split", "hsdp"}
+    alone = ranks_on(job, nodes) * job.layout.context == 1  # state is divided among context ranks too
+    names = {"single", "zero2", "zero3"} if alone else set(LAYOUTS) - {"single", "layer_split", "hsdp"}
     if nodes > 1 and job.machine.gpus > 1:
         names.add("hsdp")
     names &= _OFFERED.get(job.step.framework, frozenset(LAYOUTS))
@@ -156,7 +158,10 @@ def _search_layout(bench: Workbench, changes: Changes, nodes: int, strategy: str
     rows = written.batch.micro_batch * written.batch.accumulation * written.layout.data_parallel
     splits = row_splits(rows, ranks, written, bench)
     words = strategy_words(strategy, written.machine.gpus * nodes)
-    what = words if nodes == written.machine.nodes else f"{words}, {nodes} nodes"
+    if strategy == "single":
+        words = layout_name(replace(written.layout, strategy="single"))
+    on = "" if nodes == written.machine.nodes else f", {nodes} node{'s' if nodes > 1 else ''}"
+    what = words + on
     if not splits:
         return Found([], [_indivisible(what, rows, ranks, changes)])
     base = bench.try_out({**changes, **batch_changes(splits[0], rows // ranks)})
@@ -164,8 +169,9 @@ def _search_layout(bench: Workbench, changes: Changes, nodes: int, strategy: str
         return Found([], [RuledOut(what, base, 1, changes)])
     if not keeps_training(written, base.job):
         return Found([], [])
-    what = layout_name(base.job.layout) + ("" if nodes == written.machine.nodes else f", {nodes} nodes")
-    levels = [level for level in LEVELS if _sensible(level, strategy, written, ranks) and bench.allows(level_changes(level))]
+    what = layout_name(base.job.layout) + on
+    sharing = ranks * written.layout.context
+    levels = [level for level in LEVELS if _sensible(level, strategy, written, sharing) and bench.allows(level_changes(level))]
     free = {key: value for key, value in free_savers(base.job).items() if bench.may_change(key)}
     return _search_levels(bench, _Layout(what, changes, rows // ranks, splits, free), levels or [as_written_level(written)])
 

@@ -34,6 +34,9 @@ def missing_data(job: Job) -> list[Missing]:
     if max(machine.nodes, job.goal.max_nodes or 1) > 1 and machine.network_gbit_s is None:
         why = "how long a step takes on several servers is open"
         found.append(Missing("machine.network_gbit_s", why, "ask for the line rate per server"))
+    elif max(machine.nodes, job.goal.max_nodes or 1) > 1 and machine.rdma is None:
+        why = "sockets are taken as likely; with RDMA a network carries about twice as much"
+        found.append(Missing("machine.rdma", why, "ask whether it is InfiniBand, RoCE or EFA; ibv_devinfo lists adapters"))
     if job.data.tokens is None and job.data.examples is None and job.data.steps is None:
         deadline = " and with it whether the deadline is kept" if job.goal.finish_within_hours is not None else ""
         found.append(Missing("data.tokens", f"the length of the run{deadline} is open", "count the tokens of the data set"))

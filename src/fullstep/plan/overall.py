@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from fullstep.plan.deadline import HOUR_SECONDS, deadline_words, hours_words
-from fullstep.plan.layouts import machine_words, place_words
+from fullstep.plan.layouts import layout_name, machine_words, place_words
 from fullstep.plan.market import COUNTS, enough_bytes
 from fullstep.plan.remedies import Remedy
 from fullstep.plan.savers import OFFLOADS_OPTIMIZER, level_of, level_words
@@ -53,7 +53,8 @@ def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]
     where += _host_condition(best)
     if best.may_be_late:
         reason = f"{_takes(best)}; {best.answer.memory.reason}"
-        return PlanVerdict("undecided", reason, f"Not decidable yet: {where}; {_takes(best)}.", _measure_a_step(best))
+        decide_by = _ask_for_the_network(best) or _measure_a_step(best)
+        return PlanVerdict("undecided", reason, f"Not decidable yet: {where}; {_takes(best)}.", decide_by)
     ends = "" if best.ending is None else f"; {_takes(best)}"
     reason = best.answer.memory.reason + ends
     settle = None if best.ending is None or best.ending.is_sure else _measure_a_step(best)
@@ -82,6 +83,10 @@ def _several(best: Trial, fewer: Sequence[Trial]) -> tuple[str, str]:
     """What several servers are needed for, and why those that fit on fewer nodes do not do: memory, time, or the optimizer's place."""
     if "machine.nodes" in best.job.fixed:
         return "So many servers are stated, and no other number was tried", "machine.nodes is fixed"
+    layout, gpus = best.job.layout, best.job.machine.gpus
+    cut = layout.tensor * layout.pipeline * layout.context
+    if cut > gpus * (best.job.machine.nodes - 1):
+        return f"Several servers are needed for the degrees as stated ({layout_name(layout)})", f"they take {cut} GPUs, a server has {gpus}"
     if not fewer:
         return "Several servers are needed for the memory", "no layout fits on fewer nodes"
     if any(trial.ending is None or trial.ending.state in ("in_time", "open") for trial in fewer):
@@ -160,8 +165,12 @@ def _network_words(trial: Trial) -> str:
 
 
 def _ask_for_the_network(trial: Trial) -> str | None:
-    if trial.job.machine.network_gbit_s is not None or trial.answer.timing is None:
+    machine = trial.job.machine
+    if machine.nodes == 1 or trial.answer.timing is None:
         return None
+    if machine.network_gbit_s is not None:
+        late = trial.may_be_late and machine.rdma is None
+        return "state machine.rdma: with RDMA a network carries about twice what sockets do" if late else None
     return "state machine.network_gbit_s and machine.rdma: how long a step takes on several servers hangs on them"
 
 

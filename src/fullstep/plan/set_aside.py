@@ -11,7 +11,7 @@ from fullstep.plan.deadline import HOUR_SECONDS, Ending, hours_words
 from fullstep.plan.layouts import layout_name
 from fullstep.plan.ranking import ordered
 from fullstep.plan.rejections import Rejection, settings_of
-from fullstep.plan.timer import Timer, exposed_share, needed_gbit_s, pace_of, step_seconds
+from fullstep.plan.timer import Timer, exposed_share, pace_of, step_seconds
 from fullstep.plan.trial import Trial
 from fullstep.quantities import Bounds
 
@@ -59,14 +59,15 @@ def set_aside(found: Sifted, timer: Timer) -> Aside:
 
 
 def _faster_network_words(trial: Trial, timer: Timer) -> str:
-    """What the run would take on the network that the layout needs, where that ends in time."""
-    stated, rate, ending = trial.job.machine.network_gbit_s, needed_gbit_s(trial), trial.ending
-    if ending is None or stated is None or rate is None or rate <= stated:
+    """What the run would take on the slowest network that is sold on which it ends in time."""
+    stated, ending = trial.job.machine.network_gbit_s, trial.ending
+    if ending is None or stated is None or _nodes(trial) == 1:
         return ""
-    timing = timer.on_network(trial, rate)
-    if timing is None or timing.run is None or timing.run.seconds.likely > ending.deadline_seconds:
+    deadline = ending.deadline_seconds
+    found = timer.least_network(trial, lambda timing: timing.run is not None and timing.run.seconds.likely <= deadline)
+    if found is None or found[1].run is None:
         return ""
-    takes = hours_words(timing.run.seconds)
+    rate, takes = found[0], hours_words(found[1].run.seconds)
     return f"with {rate:,.0f} Gbit/s per server, not {stated:,.0f}, {_nodes(trial)} servers would take {takes}"
 
 
@@ -148,13 +149,13 @@ def _settings(trial: Trial) -> dict[str, object]:
 def _in_vain(nodes: int, count: int, fastest: Mapping[int, Trial], timer: Timer) -> Rejection:
     trial = fastest[nodes]
     fewer = min((other for other in fastest if other < nodes), key=lambda other: _pace(fastest[other]))
-    rate = needed_gbit_s(trial)
-    pace = None if rate is None else pace_of(trial.job, timer.on_network(trial, rate))
-    helps = pace is not None and pace < _pace(fastest[fewer])
+    slower = _pace(fastest[fewer])
+    found = timer.least_network(trial, lambda timing: (pace_of(trial.job, timing) or math.inf) < slower)
+    rate = None if found is None else found[0]
     detail = f"a step takes {_step_words(trial)} at best, {_step_words(fastest[fewer])} on {fewer} node{'s' if fewer > 1 else ''}"
     return Rejection(
         f"{nodes} nodes", "network", rate, trial.job.machine.network_gbit_s, "Gbit/s",
-        {"machine.network_gbit_s": int(rate)} if rate is not None and helps else None, False, count, detail,
+        None if rate is None else {"machine.network_gbit_s": int(rate)}, False, count, detail,
     )  # fmt: skip
 
 

@@ -16,6 +16,9 @@ from fullstep.quantities import Bounds
 Clock = Callable[[Job, Answer], Answer]
 """what adds time, traffic and the run to an answer: the formulas, or in tests a function made by hand"""
 
+SOLD_GBIT_S = (10.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0, 6400.0)
+"""line rates per server that providers and vendors sell"""
+
 
 class Timer:
     """Times trials of one worksheet; equal ones once. Without a clock it leaves them as they are."""
@@ -40,6 +43,14 @@ class Timer:
         """What is known of time if each node had a network of that line rate [Gbit/s]."""
         job = replace(trial.job, machine=replace(trial.job.machine, network_gbit_s=gbit_s))
         return None if self._clock is None else self._clock(job, trial.answer).timing
+
+    def least_network(self, trial: Trial, is_enough: Callable[[Timing], bool]) -> tuple[float, Timing] | None:
+        """The slowest network that is sold, above the stated one, with which something holds [Gbit/s]; None: with none."""
+        stated = trial.job.machine.network_gbit_s or 0.0
+        for rate in SOLD_GBIT_S:
+            if rate > stated and (timing := self.on_network(trial, rate)) is not None and is_enough(timing):
+                return rate, timing
+        return None
 
     def _ending(self, trial: Trial) -> Ending | None:
         """Where several nodes have a network that nobody stated, by the line rate that they need: a condition, not a figure of the plan."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fullstep.job import Settings
 from fullstep.ledger import Answer, Run, StepTime, Traffic
 from fullstep.physics.network.required import LEAST_GBIT_S, MOST_GBIT_S
+from fullstep.plan.deadline import HOUR_SECONDS, deadline_words, judge_run
 from fullstep.quantities import Bounds
 from fullstep.report.paper import Paper
 
@@ -29,7 +30,7 @@ def timing_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
         beside = f" · estimated {duration(pilot.estimated)}" if pilot is not None and pilot.estimated is not None else ""
         lines += paper.entry("Step", step_words(timing.step) + beside)
     if timing.run is not None:
-        lines += paper.entry("Run", run_words(timing.run))
+        lines += paper.entry("Run", run_words(timing.run, job))
     if timing.traffic is not None and job.machine.gpus * job.machine.nodes > 1:
         lines += paper.entry("Network", traffic_words(timing.traffic, job))
     return lines
@@ -38,7 +39,7 @@ def timing_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
 def step_words(step: StepTime) -> str:
     """The time of a step, and what it says of the machine."""
     words = [
-        f"{duration(step.seconds)} (likely {_one(step.seconds.likely)})",
+        f"{duration(step.seconds)} (likely {_one(step.seconds.likely, step.seconds.high)})",
         f"{step.tokens_per_second_per_gpu.likely:,.0f} tokens/s per GPU",
     ]  # fmt: skip
     if step.seconds.low == step.seconds.high:
@@ -54,10 +55,21 @@ def step_words(step: StepTime) -> str:
     return " · ".join([*words, step.evidence])
 
 
-def run_words(run: Run) -> str:
-    """How long all steps take."""
+def run_words(run: Run, job: Settings) -> str:
+    """How long all steps take, and whether that is within the deadline."""
     evaluation = f", {duration(run.evaluation_seconds)} of it evaluation" if run.evaluation_seconds.high > 0 else ""
-    return f"{duration(run.seconds)} for {run.optimizer_steps:,} steps{evaluation}; without checkpoints and starting up"
+    left_out = "checkpoints, generated tokens and starting up" if job.evaluation.generate_tokens else "checkpoints and starting up"
+    return f"{duration(run.seconds)} for {run.optimizer_steps:,} steps{evaluation}; without {left_out}{_deadline_words(run.seconds, job)}"
+
+
+def _deadline_words(seconds: Bounds, job: Settings) -> str:
+    """How the run stands to ``goal.finish_within_hours``; empty without one."""
+    wanted = job.goal.finish_within_hours
+    if wanted is None:
+        return ""
+    state = {"in_time": "ends", "perhaps": "may not end", "late": "does not end", "open": "may not end"}
+    limit = wanted * HOUR_SECONDS
+    return f" · {state[judge_run(seconds, limit).state]} within the {deadline_words(limit)} wanted"
 
 
 def traffic_words(traffic: Traffic, job: Settings) -> str:
@@ -114,8 +126,9 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _one(seconds: float) -> str:
-    size, unit = _unit(seconds)
+def _one(seconds: float, beside: float) -> str:
+    """In the unit of what it stands beside."""
+    size, unit = _unit(beside)
     return f"{seconds / size:,.{0 if unit == 'ms' else 1}f} {unit}"
 
 

@@ -25,6 +25,8 @@ def machine_of(filler: Filler, values: Mapping[str, Any], gpus: int, nodes: int)
     link = values.get("link")
     if link is None and card is not None and gpus > 1:
         link = filler.take(values, "link", "machine.link", default_link(card, gpus), f"how {gpus} {card.key} are usually joined")
+    if nodes > 1 and "rdma" not in values:
+        filler.take(values, "rdma", "machine.rdma", None, "not stated: sockets as likely, RDMA at best")
     host = values.get("host_memory_gib")
     disk = values.get("disk_gb")
     write, read = values.get("storage_write_gb_s"), values.get("storage_read_gb_s")
