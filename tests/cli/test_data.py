@@ -31,8 +31,8 @@ def test_text_for_people(texts: str, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_snippets_are_toml(texts: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", texts, "--sequence-tokens", "256"]) == 0
-    block = capsys.readouterr().out.split("with padded ones:\n")[1].split("\n\n  Assumed")[0]
-    packed, padded = (tomllib.loads(part) for part in block.split("\n\n"))
+    out = capsys.readouterr().out.split("For a worksheet with packed rows:\n")[1].split("\n\n  Assumed")[0]
+    packed, padded = (tomllib.loads(part) for part in out.split("  For a worksheet with padded rows:\n"))
     assert packed["batch"] == {"packed": True, "sequence_tokens": 256} and packed["data"]["tokens"] > 0
     assert padded["data"] == {"examples": 300} and padded["batch"]["mean_sample_tokens"] < 256
 

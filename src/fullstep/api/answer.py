@@ -9,21 +9,26 @@ from fullstep.evidence import Evidence
 from fullstep.job import Job, Settings, Worksheet, complete
 from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate, Trace
 from fullstep.physics import estimate_memory
+from fullstep.physics.network.required import EXPOSED_SHARE
 from fullstep.plan.verdict import judge, judge_host, judge_pilot, judge_replay
 
 
-def estimate(worksheet: Worksheet) -> Answer:
+def estimate(worksheet: Worksheet, exposed_share: float = EXPOSED_SHARE) -> Answer:
     """The answer to one worksheet.
+
+    Args:
+        worksheet: as written
+        exposed_share: of the step, that communication may take on the network that is asked for
 
     Raises:
         InputError: the worksheet is at fault, or (UnsupportedError) asks for what the formulas do not cover
     """
-    return answer_of(complete(worksheet))
+    return answer_of(complete(worksheet), exposed_share)
 
 
-def answer_of(job: Job) -> Answer:
+def answer_of(job: Job, exposed_share: float = EXPOSED_SHARE) -> Answer:
     """The whole answer to a completed job: memory, and what a step takes and sends."""
-    return with_timing(job, size(job))
+    return with_timing(job, size(job), exposed_share)
 
 
 def compare(*worksheets: Worksheet) -> tuple[Answer, ...]:

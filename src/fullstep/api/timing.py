@@ -6,35 +6,54 @@ from dataclasses import replace
 
 from fullstep.calibration import beside_step, measured_network, outrank_step
 from fullstep.job import Job
-from fullstep.ledger import Answer, Run, StepTime, Timing, Traffic
+from fullstep.ledger import Answer, Caution, Flop, Run, StepTime, Timing, Traffic
 from fullstep.physics.network.collective import sent_bytes_per_gpu_per_step
 from fullstep.physics.network.fabric import fabric_of
-from fullstep.physics.network.required import required_network
+from fullstep.physics.network.required import EXPOSED_SHARE, required_network
 from fullstep.physics.network.traffic import step_collectives
 from fullstep.physics.timing.compute import compute_parts
+from fullstep.physics.timing.flops import step_flops
 from fullstep.physics.timing.run import run_time
 from fullstep.physics.timing.step import bubble_seconds, phase_seconds, step_time, why_no_step_time
 from fullstep.quantities import Bounds
 
 
-def with_timing(job: Job, answer: Answer) -> Answer:
-    """The answer with its step's time, its traffic and its run. A pilot's figures outrank the formulas'."""
+def with_timing(job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE) -> Answer:
+    """The answer with its step's time, its traffic and its run. A pilot's figures outrank the formulas'.
+
+    Args:
+        job: complete
+        answer: with its memory
+        exposed_share: of the step, that communication may take on the network that is asked for
+    """
     estimated = step_time(job)
     step = outrank_step(estimated, job)
     run = None if step is None else run_time(job, step.seconds)
-    timing = Timing(step, traffic_of(job), run, tuple(_open(job, step, run)))
-    return replace(answer, timing=timing, measured=beside_step(answer.measured, estimated))
+    flop = tuple(Flop(part.component.replace("_", " "), part.phase, part.flop) for part in step_flops(job).parts)
+    timing = Timing(step, traffic_of(job, exposed_share), run, tuple(_open(job, step, run)), flop)
+    warnings = (*answer.warnings, *_impossible(step))
+    return replace(answer, timing=timing, measured=beside_step(answer.measured, estimated), warnings=warnings)
 
 
-def traffic_of(job: Job) -> Traffic:
+def _impossible(step: StepTime | None) -> list[Caution]:
+    """A pilot's step that no card of this kind can have made."""
+    share = None if step is None or step.evidence != "measured" else step.model_flops_utilization
+    if share is None or share.likely <= 1:
+        return []
+    text = f"the measured step computes {100 * share.likely:.0f} % of what the card can: is measured.step_seconds of this very worksheet?"
+    return [Caution("F300", text)]
+
+
+def traffic_of(job: Job, exposed_share: float = EXPOSED_SHARE) -> Traffic:
     """Bytes that one GPU sends per optimizer step, and the network that this needs between nodes."""
     collectives = step_collectives(job)
     sent = sent_bytes_per_gpu_per_step(collectives)
-    measured = measured_network(job, sent.between_nodes * job.machine.gpus)
+    measured = measured_network(job, sent.between_nodes * job.machine.gpus, exposed_share)
     rate, why = (Bounds.exact(0.0), "") if job.machine.nodes == 1 else (None, why_no_step_time(job))
     needed = measured
     if job.machine.nodes > 1 and measured is None and (parts := compute_parts(job)) is not None:
-        needed = required_network(collectives, fabric_of(job), phase_seconds(job, parts), idle=bubble_seconds(job, parts).likely)
+        idle = bubble_seconds(job, parts).likely
+        needed = required_network(collectives, fabric_of(job), phase_seconds(job, parts), exposed_share, idle=idle)
     if needed is not None:
         rate, why = needed.gbit_s_per_node, needed.why
     return Traffic(
@@ -43,6 +62,7 @@ def traffic_of(job: Job) -> Traffic:
         between_nodes_bytes=sent.between_nodes,
         required_gbit_s_per_node=rate,
         why_no_rate=why,
+        exposed_share=exposed_share,
     )
 
 

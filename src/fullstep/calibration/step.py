@@ -8,7 +8,7 @@ from fullstep.calibration.pilot import Comparison
 from fullstep.hardware.links import achieved_share
 from fullstep.job import Job
 from fullstep.ledger import StepTime
-from fullstep.physics.network.required import MOST_GBIT_S, RequiredNetwork, required_from_measurement
+from fullstep.physics.network.required import EXPOSED_SHARE, MOST_GBIT_S, RequiredNetwork, required_from_measurement
 from fullstep.physics.timing.step import useful_flop, useful_tokens
 from fullstep.quantities import Bounds
 
@@ -42,12 +42,13 @@ def outrank_step(step: StepTime | None, job: Job) -> StepTime | None:
     )
 
 
-def measured_network(job: Job, node_bytes: float) -> RequiredNetwork | None:
+def measured_network(job: Job, node_bytes: float, exposed_share: float = EXPOSED_SHARE) -> RequiredNetwork | None:
     """The line rate per node that a measured step asks for [Gbit/s]; None: what was exposed, or on which network, was not measured.
 
     Args:
         job: with its ``[measured]`` table
         node_bytes: that a node sends per step [bytes]
+        exposed_share: of the step, that communication may take
     """
     measured, machine = job.measured, job.machine
     if machine.nodes == 1 or not {"step_seconds", "exposed_communication_fraction"} <= measured.keys() or machine.network_gbit_s is None:
@@ -56,7 +57,7 @@ def measured_network(job: Job, node_bytes: float) -> RequiredNetwork | None:
     found = [
         required_from_measurement(
             node_bytes=node_bytes, line_gbit_s=machine.network_gbit_s, step_seconds=measured["step_seconds"],
-            measured_share=measured["exposed_communication_fraction"], achieved=share,
+            measured_share=measured["exposed_communication_fraction"], achieved=share, exposed_share=exposed_share,
         )
         for share in shares
     ]  # fmt: skip

@@ -21,7 +21,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of text")
     form.add_argument("--jsonl", action="store_true", help="a worksheet (JSON) a line from standard input, an answer a line out")
+    parser.add_argument(
+        "--exposed-share", type=_share, metavar="X", help="share of the step that communication may take on the network asked for (0.1)"
+    )
     add_worksheet_arguments(parser, several=True)
+
+
+def _share(text: str) -> float:
+    """A number between 0 and 1, both excluded."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text}; allowed: a number above 0 and below 1")
+    return share
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     from fullstep.api.answer import answer_of  # noqa: PLC0415 (after the arguments are known to be good)
 
     jobs = jobs_from(arguments)
-    answers = [answer_of(job) for job in jobs]
+    shares = () if arguments.exposed_share is None else (arguments.exposed_share,)
+    answers = [answer_of(job, *shares) for job in jobs]
     if arguments.json:
         from fullstep.report.json import answer_as_dict, dump  # noqa: PLC0415
 

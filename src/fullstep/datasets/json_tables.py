@@ -63,7 +63,10 @@ class JsonArray(Table):
             while True:
                 at = _first_sign(text.buffer, at)
                 sign = text.buffer[at : at + 1]
+                if sign == "]" and number and not after_element:
+                    raise self._broken(JSONDecodeError("Illegal trailing comma", text.buffer, at), number + 1)
                 if sign == "]":
+                    self._ends_here(text, at + 1)
                     return
                 if sign == "," and after_element:
                     at, after_element = at + 1, False
@@ -84,6 +87,17 @@ class JsonArray(Table):
                 number, at, after_element = number + 1, end, True
                 self.share_read = disk.tell() / size
                 yield value
+
+    def _ends_here(self, text: _Text, at: int) -> None:
+        """Nothing but white space may follow: two arrays in one file would lose the second without a word."""
+        while True:
+            rest = text.buffer[at:].lstrip()
+            if rest:
+                remedy = "Several arrays are several files, or write an object a line into a .jsonl file."
+                raise InputError(Fault(self.name, f"more text after the array's ]: {rest[:40]!r}", "one array of JSON objects", remedy))
+            if not text.more(len(text.buffer)):
+                return
+            at = 0
 
     def _broken(self, error: Exception, number: int, ended: bool = False) -> InputError:
         found = "the file ends before its array does" if ended else _reason(error)

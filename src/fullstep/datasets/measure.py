@@ -72,7 +72,8 @@ def measure_lengths(tables: Sequence[Table], counter: Counter, column: str | Non
         faults.raise_any()
     if not found.tokens:
         empty = f"{found.empty_rows:,} rows, all empty" if found.empty_rows else "no row"
-        raise InputError(Fault(", ".join(table.name for table in tables)[:300], empty, "at least one row with something in it"))
+        names = ", ".join(table.name for table in tables)[:300] or "the data set"
+        raise InputError(Fault(names, empty, "at least one row with something in it"))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import exp, lgamma
 
 from fullstep.datasets.lengths import Distribution
 
@@ -35,30 +36,36 @@ def padding_share_shuffled(rows: Distribution, micro_batch: int, sequence_tokens
     """The share to expect where rows are drawn at random and filled up to the longest of their batch.
 
     Equation:
-        ``1 - mean / E(max)``, ``E(max) = sum(l * (F(l)^m - F(l-)^m))`` over the lengths ``l``, ``F``: share of rows not longer than ``l``
+        ``1 - mean / E(max)``, ``E(max) = sum(l * (P(l) - P(l-)))`` over the lengths ``l``; ``P(l) = C(k, m) / C(n, m)``: all m rows of a
+        batch are among the k of n that are not longer than ``l``
 
     Args:
         rows: their lengths
-        micro_batch: m, rows of a batch
+        micro_batch: m, rows of a batch; all rows where there are fewer
         sequence_tokens: longer rows are cut there
 
     Source:
-        distribution of the largest of m independent draws; a data set is drawn from without replacement, which differs little when it
-        is much larger than a batch
+        distribution of the largest of m draws without replacement
 
-    >>> padding_share_shuffled(Distribution([2, 4]), micro_batch=2, sequence_tokens=4)  # mean 3, E(max) = 2/4 + 4 * 3/4
-    0.1428571428571429
+    >>> round(padding_share_shuffled(Distribution([2, 4, 4]), micro_batch=2, sequence_tokens=4), 6)  # mean 10/3, E(max) = 4
+    0.166667
     """
     cut = rows.cut_at(sequence_tokens)
     if micro_batch == 1 or not cut.tokens:
         return 0.0
+    drawn = min(micro_batch, cut.rows)
     largest, below, before = 0.0, 0, 0.0
     for length, count in cut:
         below += count
-        share = (below / cut.rows) ** micro_batch
+        share = exp(_log_choices(below, drawn) - _log_choices(cut.rows, drawn)) if below >= drawn else 0.0
         largest += length * (share - before)
         before = share
     return 1 - cut.tokens / cut.rows / largest
+
+
+def _log_choices(rows: int, drawn: int) -> float:
+    """Logarithm of the binomial coefficient."""
+    return lgamma(rows + 1) - lgamma(drawn + 1) - lgamma(rows - drawn + 1)
 
 
 def padding_share_to_sequence(rows: Distribution, sequence_tokens: int) -> float:

@@ -75,6 +75,8 @@ def tokenizer_counter(path: str) -> Counter:
     file = Path(path) / _TOKENIZER_FILE if os.path.isdir(path) else Path(path)  # noqa: PTH112 - also of a name that no file has
     if not os.path.isfile(file):  # noqa: PTH113
         found = f"no {_TOKENIZER_FILE} in this folder" if file != Path(path) else "there is no such file"
+        if os.path.lexists(file):
+            found = "a pipe, a device or a link to nothing" if file == Path(path) else f"{_TOKENIZER_FILE} in it is no file"
         raise InputError(Fault(f"--tokenizer {path}", found, f"a {_TOKENIZER_FILE}, or a folder that has one", _WITHOUT_IT))
     tokenizers = library("tokenizers", "--tokenizer", "which counts tokens")
     with _faults_of_the_tokenizer(str(file), f"a {_TOKENIZER_FILE} as the library tokenizers writes it"):

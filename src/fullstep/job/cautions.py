@@ -1,7 +1,8 @@
 """Codes of all cautions: things that are allowed, but that somebody should know before spending money.
 
 Codes are given out here and nowhere else, so that each has one meaning and a place in docs/cautions.md: F001-F099 for the
-worksheet, F100-F199 for memory, F200-F299 for planning.
+worksheet, F100-F199 for memory, F200-F299 for planning, F300-F399 for
+time.
 """
 
 from __future__ import annotations
@@ -64,6 +65,12 @@ CAUTIONS: dict[str, CautionKind] = {
     "F011": CautionKind(
         "Rows are longer than the model's positions",
         "The configuration states a maximum position below batch.sequence_tokens; training beyond it needs changed positions.",
+    ),
+    "F012": CautionKind(
+        "Products are computed in the dtype of the weights",
+        "Without sharded parameters nothing but autocast converts float32 weights to the compute dtype: under ZeRO-1 and ZeRO-2"
+        " products are then float32, several times slower. DeepSpeed's bf16 mode holds bfloat16 weights beside float32"
+        " master weights: state precision.weights = bfloat16. Or set precision.autocast = true.",
     ),
     "F100": CautionKind(
         "Logits and loss are the peak",
@@ -143,6 +150,11 @@ CAUTIONS: dict[str, CautionKind] = {
         "Classes of transformers were traced in the place of a framework's own",
         "torchtune, torchtitan, litgpt and Megatron have model classes of their own, which keep other tensors for backward. The trace shows"
         " the class of transformers; the formulas know habits of these frameworks and may be nearer.",
+    ),
+    "F300": CautionKind(
+        "The measured step is faster than the card",
+        "A pilot's time of a step would need more arithmetic than the card can do: it was measured of another worksheet, or of one of"
+        " several micro-batches. The answer uses it as stated.",
     ),
     "F200": CautionKind(
         "An option of the plan was not traced",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fullstep.errors import Fault, InputError, UnsupportedError
-from fullstep.job.conflicts import find_conflicts, find_impossible_figures
+from fullstep.job.conflicts import find_conflicts, find_idle_figures, find_impossible_figures
 from fullstep.job.defaults.filler import Filler
 from fullstep.job.defaults.layout import data_parallel_ranks, layout_of, settle_strategy, sharded_by, shards_of
 from fullstep.job.defaults.machine import machine_of
@@ -93,6 +93,7 @@ def _parts(filler: Filler, shape: ModelShape | None) -> dict[str, Any]:
         filler, shape=shape, method=method, precision=precision, optimizer=optimizer, batch=batch, step=step, layout=layout, machine=machine
     )
     find_impossible_figures(filler, machine)
+    find_idle_figures(filler)
     return {
         "method": method, "precision": precision, "optimizer": optimizer, "batch": batch, "step": step, "layout": layout,
         "machine": machine, "data": data, "evaluation": evaluation, "checkpoint": checkpoint, "goal": goal,

@@ -34,6 +34,10 @@ def find_conflicts(
         remedy = "Flash attention computes in bfloat16 or float16."
         beside = ("precision.weights", "precision.compute")
         filler.fault("step.attention", '"flash" with float32 weights and compute', "eager, sdpa", remedy, beside)
+    whole = layout.strategy in ("zero1", "zero2")
+    if whole and method.kind == "full" and precision.weights == "float32" and precision.compute != "float32" and not precision.autocast:
+        text = f"float32 weights are computed with in float32 under {layout.strategy}, not in {precision.compute}"
+        filler.caution("F012", f"{text}: precision.weights = {precision.compute} is what DeepSpeed's 16-bit modes do")
     resharded = layout.reshard_after_forward
     if type(resharded) is int and layout.shards % resharded:
         found = f"{resharded} with {layout.shards} shards"
@@ -121,6 +125,13 @@ def _experts(filler: Filler, shape: ModelShape, layout: Layout) -> None:
     for count in sorted(counts):
         if not _divides(filler, "expert", degree, "experts", count):
             return
+
+
+def find_idle_figures(filler: Filler) -> None:
+    """A share that a pilot measured says nothing without the time that it is a share of."""
+    measured = filler.worksheet.section("measured")
+    if "exposed_communication_fraction" in measured and "step_seconds" not in measured:
+        filler.caution("F001", "measured.exposed_communication_fraction is used together with measured.step_seconds alone")
 
 
 def find_impossible_figures(filler: Filler, machine: Machine) -> None:

@@ -3,10 +3,10 @@
 from fullstep.ledger.answer import Answer, Caution, HostMemory, Memory, OtherPeaks, Verdict
 from fullstep.ledger.estimate import MemoryEstimate
 from fullstep.ledger.instants import HOLDINGS, Holdings, Instant
-from fullstep.ledger.time import Run, StepPart, StepTime, Timing, Traffic
+from fullstep.ledger.time import Flop, Run, StepPart, StepTime, Timing, Traffic
 from fullstep.ledger.trace import LiveTensor, ModuleShare, Moment, Trace
 
 __all__ = [
-    "HOLDINGS", "Answer", "Caution", "Holdings", "HostMemory", "Instant", "LiveTensor", "Memory", "MemoryEstimate", "ModuleShare", "Moment",
-    "OtherPeaks", "Run", "StepPart", "StepTime", "Timing", "Trace", "Traffic", "Verdict",
+    "HOLDINGS", "Answer", "Caution", "Flop", "Holdings", "HostMemory", "Instant", "LiveTensor", "Memory", "MemoryEstimate", "ModuleShare",
+    "Moment", "OtherPeaks", "Run", "StepPart", "StepTime", "Timing", "Trace", "Traffic", "Verdict",
 ]  # fmt: skip

@@ -43,8 +43,9 @@ class Traffic:
     inside_node_bytes: float
     between_nodes_bytes: float
     required_gbit_s_per_node: Bounds | None
-    """so that exposed communication stays under a tenth of the step; 0: no network is needed; None: not known, or none is enough"""
+    """so that exposed communication stays under ``exposed_share`` of the step; 0: none is needed; None: not known, or none is enough"""
     why_no_rate: str = ""
+    exposed_share: float = 0.10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,15 @@ class Run:
     """part of ``seconds``"""
 
 
+class Flop(NamedTuple):
+    """What one GPU computes in one optimizer step, of one component in one phase."""
+
+    what: str
+    phase: str
+    """forward, recomputation, backward"""
+    flop: float
+
+
 class Timing(NamedTuple):
     """What is known of time; ``open`` says why a part is not."""
 
@@ -65,3 +75,5 @@ class Timing(NamedTuple):
     run: Run | None
     open: tuple[tuple[str, str], ...]
     """(part of the answer, reason)"""
+    flop: tuple[Flop, ...] = ()
+    """of one optimizer step on one GPU; they do not depend on its card"""

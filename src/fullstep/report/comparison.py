@@ -88,7 +88,31 @@ def _table(columns: Sequence[Column], width: int, paper: Paper) -> list[str]:
     lines.append(_row("peak at", [column.answer.memory.peak_at.replace("_", " ") for column in columns], "", width))
     lines += ["", *_holding_rows(columns, width), "", *_instant_rows(columns, width)]
     hosts = [column.answer.host.memory_peak_bytes for column in columns]
-    return [*lines, "", _row("host memory, GiB", [gib(each) for each in hosts], _difference(hosts), width)]
+    lines += ["", _row("host memory, GiB", [gib(each) for each in hosts], _difference(hosts), width)]
+    return [*lines, *_time_rows(columns, width)]
+
+
+def _time_rows(columns: Sequence[Column], width: int) -> list[str]:
+    """What steps and runs take and send, as far as it is known of one at least; beside two columns the second over the first."""
+    timings = [column.answer.timing for column in columns]
+    steps = [None if timing is None else timing.step for timing in timings]
+    runs = [None if timing is None else timing.run for timing in timings]
+    sent = [None if timing is None else timing.traffic for timing in timings]
+    figures: tuple[tuple[str, list[float | None], str, float], ...] = (
+        ("step, s", [None if step is None else step.seconds.likely for step in steps], ",.3g", 1.0),
+        ("tokens/s per GPU", [None if step is None else step.tokens_per_second_per_gpu.likely for step in steps], ",.0f", 1.0),
+        ("run, h", [None if run is None else run.seconds.likely for run in runs], ",.3g", 3600.0),
+        ("steps", [None if run is None else float(run.optimizer_steps) for run in runs], ",.0f", 1.0),
+        ("sent in a node, GB", [None if one is None else one.inside_node_bytes for one in sent], ",.1f", 1e9),
+        ("between nodes, GB", [None if one is None else one.between_nodes_bytes for one in sent], ",.1f", 1e9),
+    )
+    rows = []
+    for label, values, form, unit in figures:
+        if any(values):
+            texts = ["not known" if value is None else format(value / unit, form) for value in values]
+            first, last = values[0], values[-1]
+            rows.append(_row(label, texts, f"x {last / first:.2f}" if len(values) == 2 and first and last else "", width))
+    return ["", "  time and traffic, likely", *rows] if rows else []
 
 
 def _counter_cell(column: Column, counter: str) -> str:

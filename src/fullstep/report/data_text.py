@@ -17,9 +17,8 @@ def data_text(profile: DataProfile, paper: Paper) -> str:
     """Lengths, what is cut, padded and packed at the length of a row, and the keys of a worksheet."""
     lines = [paper.ink(piece, "bold") for piece in paper.sentence(_headline(profile), indent=0)]
     lines += ["", *_length_lines(profile, paper), "", *_histogram_lines(profile, paper), "", *_row_lines(profile, paper), ""]
-    lines += paper.sentence("For a worksheet with packed rows, and with padded ones:")
-    for number, keys in enumerate((profile.packed_keys, profile.padded_keys)):
-        lines += [""] * number + [f"    {line}" for line in toml_lines(keys)]
+    for rows, keys in (("packed", profile.packed_keys), ("padded", profile.padded_keys)):
+        lines += paper.sentence(f"For a worksheet with {rows} rows:") + [f"    {line}" for line in toml_lines(keys)]
     lines += ["", *(line for assumption in profile.assumptions for line in paper.entry("Assumed", _assumption(assumption)))]
     return paper.finish(lines if profile.assumptions else lines[:-1])
 

@@ -59,7 +59,7 @@ def _all_but_assumptions(answer: Answer) -> dict[str, Any]:
         "model": {"parameters": answer.parameters, "trainable_parameters": answer.trainable_parameters},
         "memory": _memory(answer.memory),
         "host": _host(answer.host),
-        "step": step_as_dict(timing.step),
+        "step": step_as_dict(timing.step, timing.flop),
         "traffic": traffic_as_dict(timing.traffic),
         "checkpoint": None,
         "run": run_as_dict(timing.run),

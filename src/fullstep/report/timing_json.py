@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fullstep.ledger import Run, StepTime, Traffic
+from fullstep.ledger import Flop, Run, StepTime, Traffic
 
 
-def step_as_dict(step: StepTime | None) -> dict[str, Any] | None:
+def step_as_dict(step: StepTime | None, flop: Sequence[Flop] = ()) -> dict[str, Any] | None:
     """The object ``step``."""
     if step is None:
         return None
@@ -20,6 +21,7 @@ def step_as_dict(step: StepTime | None) -> dict[str, Any] | None:
         "exposed_communication_fraction": None if exposed is None else exposed.as_dict(),
         "bound_by": step.bound_by,
         "parts": [{"what": part.what, "seconds": part.seconds.as_dict(), "bound_by": part.bound_by} for part in step.parts],
+        "flop_per_gpu": [{"what": part.what, "phase": part.phase, "flop": part.flop} for part in flop],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fullstep.job import Settings
 from fullstep.ledger import Answer, Run, StepTime, Traffic
-from fullstep.physics.network.required import LEAST_GBIT_S, MOST_GBIT_S
+from fullstep.physics.network.required import EXPOSED_SHARE, LEAST_GBIT_S, MOST_GBIT_S
 from fullstep.plan.deadline import HOUR_SECONDS, deadline_words, judge_run
 from fullstep.quantities import Bounds
 from fullstep.report.paper import Paper
@@ -83,7 +83,7 @@ def traffic_words(traffic: Traffic, job: Settings) -> str:
     if rate is None:
         words.append(f"line rate for it: {traffic.why_no_rate}")
     else:
-        words.append(f"{line_rate(rate)} keep it under a tenth of the step")
+        words.append(f"{line_rate(rate)} keep it under {_tenth(traffic.exposed_share)} of the step")
     return " · ".join(words)
 
 
@@ -120,6 +120,10 @@ def duration(seconds: Bounds) -> str:
     size, unit = _unit(seconds.high)
     low, high = (f"{end / size:,.{0 if unit == 'ms' else 1}f}" for end in (seconds.low, seconds.high))
     return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
+
+
+def _tenth(share: float) -> str:
+    return "a tenth" if share == EXPOSED_SHARE else f"{100 * share:g} %"
 
 
 def _percent(share: float) -> str:

@@ -66,7 +66,8 @@ def required_network(
     allowed = allowed_seconds(compute.total + idle, exposed_share)
     low, likely, high = (_least_rate(collectives, fabric, compute, allowed, end) for end in range(3))
     if likely is None:
-        return RequiredNetwork(None, node_bytes, f"no network is enough, {_ALSO_WITHOUT_LIMIT} more than {100 * exposed_share:.0f} % of the step")
+        why = f"no network is enough, {_ALSO_WITHOUT_LIMIT} more than {100 * exposed_share:.0f} % of the step"
+        return RequiredNetwork(None, node_bytes, why)
     return RequiredNetwork(Bounds(likely if low is None else min(low, likely), likely, max(likely, high or MOST_GBIT_S)), node_bytes, "")
 
 

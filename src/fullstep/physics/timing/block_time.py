@@ -62,7 +62,7 @@ def block_time(rates: Rates, block: Block, work: Workload, *, hidden: int, first
 def add_product(time: BlockTime, rates: Rates, product: Product, work: Workload) -> None:
     """A product forward; backward those for the gradients of its input and weight; its weight made whole before each use."""
     number = _number(product, work)
-    size = {"half": 2, "fp8": 1, "float32": 4}[number]
+    size = 1 if number == "fp8" else 2 if work.emulates else 4 if number == "float32" else 2
     rows, inputs, outputs, copies = product.rows, product.inputs, product.outputs, product.copies
     what = product.component.replace("_", " ")
     sides = [(rows, outputs, inputs)]
@@ -85,7 +85,7 @@ def add_product(time: BlockTime, rates: Rates, product: Product, work: Workload)
 
 def _number(product: Product, work: Workload) -> Number:
     """The format in which it is multiplied; float32 adapters stay float32 where nothing casts them."""
-    if work.size == 4:
+    if work.size == 4 or work.emulates:
         return "float32"
     if work.fp8 and product.component in _IN_8_BITS:
         return "fp8"

@@ -46,6 +46,8 @@ class Workload(NamedTuple):
     """attention runs in Transformer Engine, which takes cuDNN's kernels"""
     grouped_experts: bool
     """all experts in one grouped product, not one after another"""
+    emulates: bool
+    """the card has no units for bfloat16: products run in float32"""
     unpacks_step_by_step: bool
     """weights of few bits are unpacked by torch's own operations (AutoGPTQ while it trains), not by one kernel"""
 
@@ -79,6 +81,7 @@ def workload_of(job: Job, block: Block) -> Workload:
         fused_adapters=kernels.compile or framework == "unsloth" or (kernels.fused and kernels.quantized),
         cudnn=framework == "megatron",
         grouped_experts=kernels.stacks_experts or kernels.fused or framework in ("megatron", "torchtitan"),
+        emulates=job.precision.compute == "bfloat16" and job.machine.card is not None and not job.machine.card.trains_bf16,
         unpacks_step_by_step=job.method.quantization == "gptq" and framework not in ("fms_acceleration", "unsloth"),
     )
 
