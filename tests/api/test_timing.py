@@ -11,6 +11,7 @@ from fullstep.hardware.links import achieved_share
 from fullstep.job import Job, complete, worksheet_from_mapping
 from fullstep.ledger import Timing
 from fullstep.physics.network.required import required_from_measurement
+from fullstep.physics.timing.flops import step_flops
 
 NETWORK = {"gpu": "H100-SXM", "gpus": 8, "nodes": 2, "network_gbit_s": 100, "rdma": True}
 
@@ -58,3 +59,41 @@ def test_a_pilot_on_a_network_that_is_not_stated_says_its_time() -> None:
     assert found.step is not None and found.run is not None
     assert found.step.seconds.likely == 2 and found.run.seconds.likely == pytest.approx(20)
     assert found.step.exposed_communication_fraction is None and found.step.bound_by is None
+
+
+def test_flop_by_component_are_those_of_the_formula() -> None:
+    """Whatever the card: their sum is what one GPU computes in a step."""
+    batch = {"sequence_tokens": 4096, "accumulation": 2}
+    flop = {(part.what, part.phase): part.flop for part in timing(batch=batch).flop}
+    assert sum(flop.values()) == step_flops(job(batch=batch)).total
+    assert flop["feed forward", "forward"] == 2 * 4096 * 2 * 32 * 3 * 4096 * 14336
+
+
+def test_a_smaller_share_asks_for_a_faster_network() -> None:
+    small, large = (
+        answer_of(job(batch={"sequence_tokens": 4096, "micro_batch": 4}, machine={**NETWORK, "network_gbit_s": 400}), share).timing
+        for share in (0.1, 0.2)
+    )
+    assert small is not None and small.traffic is not None and small.traffic.required_gbit_s_per_node is not None
+    assert large is not None and large.traffic is not None and large.traffic.required_gbit_s_per_node is not None
+    assert small.traffic.required_gbit_s_per_node.likely > 1.3 * large.traffic.required_gbit_s_per_node.likely
+
+
+def test_a_pilot_faster_than_the_card_is_doubted() -> None:
+    found = answer_of(job(measured={"step_seconds": 0.01}))
+    assert "F300" in [code for code, _ in found.warnings]
+    assert found.measured["step_seconds"].estimated is not None and found.measured["step_seconds"].estimated.likely > 0.1
+
+
+def test_a_measured_share_needs_the_time_it_is_a_share_of() -> None:
+    pilot = answer_of(job(measured={"exposed_communication_fraction": 0.5}))
+    assert pilot.timing is not None and pilot.timing.step == timing().step
+    assert any("step_seconds" in text for code, text in pilot.warnings if code == "F001")
+
+
+@pytest.mark.parametrize("share", [0.999, 1.0])
+def test_no_network_is_enough_where_nearly_all_of_a_measured_step_waits(share: float) -> None:
+    pilot = {"step_seconds": 2.0, "exposed_communication_fraction": share}
+    found = timing(measured=pilot, machine={**NETWORK, "network_gbit_s": 400}).traffic
+    assert found is not None and found.evidence == "measured"
+    assert found.required_gbit_s_per_node is None and "are not enough" in found.why_no_rate

@@ -169,3 +169,22 @@ def test_recomputation_is_launched_by_python() -> None:
     waits = [waiting(**tiny, step__activation_checkpointing=every) for every in ("none", "full")]
     kernels = 32 * (39 - 1)
     assert waits[1] - waits[0] == pytest.approx(kernels * 18e-6, rel=0.05)
+
+
+def test_without_units_for_bfloat16_products_run_in_float32() -> None:
+    """T4: 8.1 against 65 TFLOP/s of its data sheet."""
+    card = {"model__name": "Qwen/Qwen2.5-1.5B", "machine__gpu": "T4", "method__kind": "lora"}
+    half = seconds(**card, precision__weights="float16", precision__compute="float16").likely
+    emulated, wide = seconds(**card).likely, seconds(**card, precision__weights="float32", precision__compute="float32").likely
+    assert 2.5 * half < emulated < wide
+
+
+def test_optimizers_differ_on_the_host_too() -> None:
+    """SGD reads and writes 12 bytes of an element there, AdamW 28; Muon multiplies matrices besides."""
+    def on_the_host(name: str) -> float:
+        parts = compute_parts(job(optimizer__name=name, layout__strategy="fsdp", layout__offload_parameters=True, machine__gpus=8))
+        assert parts is not None
+        return sum(part.seconds.likely for part in parts if part.what.endswith("on the host"))
+
+    assert on_the_host("sgd") == pytest.approx(on_the_host("adamw") * 12 / 28)
+    assert on_the_host("muon") > on_the_host("adamw")
