@@ -40,7 +40,8 @@ def find_conflicts(
         filler.caution("F012", f"{text}: precision.weights = {precision.compute} is what DeepSpeed's 16-bit modes do")
     resharded = layout.reshard_after_forward
     if type(resharded) is int and layout.shards % resharded:
-        found = f"{resharded} with {layout.shards} shards"
+        divides = layout.is_fsdp or layout.is_zero
+        found = f"{resharded} with {layout.shards} shards" if divides else f"{resharded} under {layout.strategy}, which does not shard"
         allowed = "true, false or a divisor of the shards"
         filler.fault("layout.reshard_after_forward", found, allowed, beside=("layout.shards", *RANK_KEYS))
     _positions(filler, shape, batch)

@@ -212,7 +212,7 @@ KEYS: tuple[Key, ...] = (
     # data
     _positive("data", "tokens", 10**18, "–", "tokens of the data set", unit="tokens", flag="data-tokens"),
     _positive("data", "examples", 10**15, "–", "examples of the data set, instead of tokens", unit="rows", flag="data-examples"),
-    _positive("data", "steps", 10**12, "–", "optimizer steps, instead of tokens", unit="steps", flag="data-steps"),
+    _positive("data", "steps", 10**12, "–", "optimizer steps of an epoch, instead of tokens", unit="steps", flag="data-steps"),
     _positive("data", "epochs", 10**6, "1", "times that the data set is passed", unit="epochs"),
     # evaluation
     _whole("evaluation", "every_steps", (1, MANY), "no evaluation", "optimizer steps between evaluations", unit="steps"),

@@ -19,10 +19,12 @@ def batch_of(filler: Filler, values: Mapping[str, Any], data_parallel: int) -> B
     sequence = take(values, "sequence_tokens", "batch.sequence_tokens", 2048, "a common length")
     rows = take(values, "micro_batch", "batch.micro_batch", 1, "one row at a time")
     packed = take(values, "packed", "batch.packed", True, "rows are filled")
-    if packed:
-        useful = values.get("mean_sample_tokens", sequence)
-    else:
+    if not packed:
         useful = take(values, "mean_sample_tokens", "batch.mean_sample_tokens", sequence, "padding is not stated")
+    elif "examples" in filler.worksheet.section("data"):
+        useful = take(values, "mean_sample_tokens", "batch.mean_sample_tokens", sequence, "each example of data.examples fills a row")
+    else:
+        useful = values.get("mean_sample_tokens", sequence)
     if useful > sequence:
         found, allowed = f"{useful} in rows of {sequence} tokens", f"at most batch.sequence_tokens ({sequence})"
         filler.fault("batch.mean_sample_tokens", found, allowed, beside=("batch.sequence_tokens",))
