@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fullstep.job import Worksheet, complete, edit
+from fullstep.job import Job, Worksheet, complete, edit
+from fullstep.ledger import Answer
 from fullstep.plan.remedies import Remedy, remedies
 from fullstep.plan.trial import Size, Workbench
 
-from .by_hand import by_hand
+from .by_hand import answer_of, by_hand
 
 Sheet = Callable[..., Worksheet]
 
@@ -109,3 +110,14 @@ def test_more_gpus_say_how_many_rows_they_make(sheet: Sheet) -> None:
     helps = found(sheet(machine={"gpus": 1}, batch={"global_rows": 3}), by_hand(state_gib=200))
     more = next(remedy for remedy in helps if remedy.changes.get("machine.gpus") == 4)
     assert more.words.startswith("4 GPUs, state sharded over them, which makes 4 rows per optimizer step")
+
+
+def test_long_rows_are_divided_among_the_gpus_of_a_node(sheet: Sheet) -> None:
+    """140 GiB of activations a row: half of them fit beside the state, on two ranks that share rows, with twice the accumulation."""
+
+    def sized(job: Job) -> Answer:
+        return answer_of(job, state=0, activations=140 / job.layout.context, logits=0)
+
+    (divided,) = [help for help in found(sheet(), sized, most=40) if "layout.context" in help.changes]
+    assert divided.changes == {"layout.context": 2, "batch.accumulation": 2}
+    assert divided.words == "layout.context = 2, batch.accumulation = 2" and not divided.changes_training

@@ -109,6 +109,7 @@ def _keeping(bench: Workbench) -> Iterator[_Change]:
             changes = {"layout.strategy": strategy, **dict.fromkeys(LAYOUT_DETAILS)}
             words = strategy_words(strategy, job.machine.gpus * job.machine.nodes)
             yield _Change(changes, f"layout.strategy = {strategy} ({words})")
+    yield from _higher_degrees(bench)
     for key in ("step.activation_offload", "layout.offload_optimizer", "layout.offload_parameters"):
         yield _Change({key: True}, "")
     if job.batch.accumulation == 1 and job.method.kind == "full":
@@ -127,6 +128,22 @@ def _largest_smaller_split(bench: Workbench, share: int, splits: Sequence[int]) 
 
     count = bisect_left(smaller, True, key=is_too_large)
     return smaller[count - 1] if count else None
+
+
+def _higher_degrees(bench: Workbench) -> Iterator[_Change]:
+    """Rows or layers divided among more GPUs of a node, at the same rows per optimizer step, alone and with all savers; of each the
+    smallest that fits."""
+    job, savers = bench.as_written.job, _all_savers(bench)
+    rows = job.batch.micro_batch * job.batch.accumulation
+    for name in ("context", "tensor"):
+        written = getattr(job.layout, name)
+        for times in (2, 4, 8):
+            degree = written * times
+            if job.layout.data_parallel % times == 0 and degree <= job.machine.gpus:
+                changes = {f"layout.{name}": degree, **batch_changes(job.batch.micro_batch, rows * times)}
+                words = f"layout.{name} = {degree}, batch.accumulation = {changes['batch.accumulation']}"
+                yield _Change(changes, words, name)
+                yield _Change({**changes, **savers}, f"{words}, and {change_words(bench.needed(savers))}", name)
 
 
 def _more_gpus(bench: Workbench) -> Iterator[_Change]:
