@@ -56,6 +56,8 @@ class Run:
     seconds: Bounds
     evaluation_seconds: Bounds
     """part of ``seconds``"""
+    checkpoint_seconds: Bounds | None = None
+    """part of ``seconds``; None: not known, and not part of it"""
 
 
 class Flop(NamedTuple):

@@ -47,6 +47,7 @@ def run_as_dict(run: Run | None) -> dict[str, Any] | None:
         "optimizer_steps": run.optimizer_steps,
         "seconds": run.seconds.as_dict(),
         "evaluation_seconds": run.evaluation_seconds.as_dict(),
+        "checkpoint_seconds": None if run.checkpoint_seconds is None else run.checkpoint_seconds.as_dict(),
         "cost": None,
         "bill": None,
     }

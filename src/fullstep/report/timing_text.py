@@ -57,9 +57,12 @@ def step_words(step: StepTime) -> str:
 
 def run_words(run: Run, job: Settings) -> str:
     """How long all steps take, and whether that is within the deadline."""
-    evaluation = f", {duration(run.evaluation_seconds)} of it evaluation" if run.evaluation_seconds.high > 0 else ""
-    left_out = "checkpoints, generated tokens and starting up" if job.evaluation.generate_tokens else "checkpoints and starting up"
-    return f"{duration(run.seconds)} for {run.optimizer_steps:,} steps{evaluation}; without {left_out}{_deadline_words(run.seconds, job)}"
+    spent = ((run.evaluation_seconds, "evaluation"), (run.checkpoint_seconds, "checkpoints"))
+    parts = "".join(f", {duration(seconds)} of it {what}" for seconds, what in spent if seconds is not None and seconds.high > 0)
+    missing = {"checkpoints": run.checkpoint_seconds is None, "generated tokens": bool(job.evaluation.generate_tokens)}
+    left_out = [what for what, is_missing in missing.items() if is_missing]
+    words = ", ".join(left_out) + (" and " if left_out else "") + "starting up"
+    return f"{duration(run.seconds)} for {run.optimizer_steps:,} steps{parts}; without {words}{_deadline_words(run.seconds, job)}"
 
 
 def _deadline_words(seconds: Bounds, job: Settings) -> str:

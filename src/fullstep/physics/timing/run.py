@@ -7,6 +7,7 @@ from math import ceil
 
 from fullstep.job import Job
 from fullstep.ledger import Run
+from fullstep.physics.checkpointing import checkpoint_seconds
 from fullstep.physics.network.exposure import PhaseSeconds, exposed_seconds
 from fullstep.physics.network.fabric import fabric_of
 from fullstep.physics.network.traffic import step_collectives
@@ -47,7 +48,7 @@ def _rounded_up(steps: float) -> int:
 
 
 def run_time(job: Job, step_seconds: Bounds) -> Run | None:
-    """Seconds of the whole run: all steps, and the forward passes of evaluation between them.
+    """Seconds of the whole run: all steps, the forward passes of evaluation between them, and the saves that hold it up.
 
     Args:
         job: complete
@@ -57,13 +58,17 @@ def run_time(job: Job, step_seconds: Bounds) -> Run | None:
         None: no data set is stated
 
     Valid:
-        without the time of checkpoints, of starting up, of generated tokens and of pipeline bubbles in evaluation
+        without the time of starting up, of generated tokens and of pipeline bubbles in evaluation; without saves where storage's rate is
+        not stated
     """
     steps = optimizer_steps(job)
     if steps is None:
         return None
     evaluation = evaluation_seconds(job, steps)
-    return Run(optimizer_steps=steps, seconds=times(step_seconds, steps) + evaluation, evaluation_seconds=evaluation)
+    training = times(step_seconds, steps) + evaluation
+    saves = checkpoint_seconds(job, training)
+    seconds = training if saves is None else training + saves
+    return Run(optimizer_steps=steps, seconds=seconds, evaluation_seconds=evaluation, checkpoint_seconds=saves)
 
 
 def evaluation_seconds(job: Job, steps: int) -> Bounds:
