@@ -11,7 +11,6 @@ from fullstep.hardware.links import achieved_share
 from fullstep.job import Job, complete, worksheet_from_mapping
 from fullstep.ledger import Timing
 from fullstep.physics.network.required import required_from_measurement
-from fullstep.physics.timing.flops import step_flops
 
 NETWORK = {"gpu": "H100-SXM", "gpus": 8, "nodes": 2, "network_gbit_s": 100, "rdma": True}
 
@@ -62,10 +61,9 @@ def test_a_pilot_on_a_network_that_is_not_stated_says_its_time() -> None:
 
 
 def test_flop_by_component_are_those_of_the_formula() -> None:
-    """Whatever the card: their sum is what one GPU computes in a step."""
+    """2 per weight and token, of two micro-batches."""
     batch = {"sequence_tokens": 4096, "accumulation": 2}
     flop = {(part.what, part.phase): part.flop for part in timing(batch=batch).flop}
-    assert sum(flop.values()) == step_flops(job(batch=batch)).total
     assert flop["feed forward", "forward"] == 2 * 4096 * 2 * 32 * 3 * 4096 * 14336
 
 

@@ -19,6 +19,7 @@ def test_every_framework_has_habits_with_sources() -> None:
     assert set(TABLE) == set(FRAMEWORKS)
     for framework in FRAMEWORKS:
         found = habits_of(framework, None, "torch", "")
+        assert found.one_dtype is (framework == "fsdp_qlora")
         assert set(found.reasons) - {"one_dtype"} == {"loss_input_dtype", "keeps_outputs", "gradients_cleared", "loading"}
         assert all(row["source"] and row["why"] for row in TABLE[framework]["rows"])
 

@@ -48,11 +48,19 @@ def test_nodes_write_at_once_but_one_file_comes_from_one() -> None:
 
 
 def test_asynchronous_saves_wait_for_the_copy_to_the_host() -> None:
-    """12 GB a GPU over PCIe 5.0: 63 GB/s one way, 0.8 of it; at 0.05 GB/s of storage also for the save before."""
+    """12 GB a GPU over PCIe 5.0: 63 GB/s one way, 0.8 of it; at 0.05 GB/s of storage also for the save before. Replicas copy it all."""
     found = stall_seconds(job(checkpoint={"asynchronous": True}))
     assert found is not None and found.likely == pytest.approx(1.5 * EIGHT_BILLION / (0.8 * 63e9), rel=0.01)
+    whole = stall_seconds(job(checkpoint={"asynchronous": True}, layout={"strategy": "ddp"}))
+    assert whole is not None and whole.likely == pytest.approx(8 * found.likely)
     slow = stall_seconds(job(checkpoint={"asynchronous": True}, machine={"gpu": "H100-SXM", "gpus": 8, "storage_write_gb_s": 0.05}))
     assert slow is not None and slow.likely == pytest.approx(found.likely + 12 * EIGHT_BILLION / 5e7 - 1800)
+
+
+def test_the_last_asynchronous_save_is_waited_for() -> None:
+    made = job(checkpoint={"asynchronous": True})
+    stall, found = stall_seconds(made), checkpoint_seconds(made, Bounds.exact(6000))
+    assert stall is not None and found is not None and found.likely == pytest.approx(4 * stall.likely + 12 * EIGHT_BILLION / 1e9)
 
 
 def test_a_save_each_interval_and_one_at_the_end() -> None:

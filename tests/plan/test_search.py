@@ -97,7 +97,10 @@ def test_changes_make_the_option_of_the_worksheet_as_written(sheet: Sheet, size:
 def test_servers_are_tried_up_to_the_most_that_are_wanted(sheet: Sheet, size: Size) -> None:
     """Also where more are written."""
     found = plan(sheet(batch={"global_rows": 64}, machine={"nodes": 4, "network_gbit_s": 400}, goal={"max_nodes": 2}), size)
-    assert {trial.job.machine.nodes for trial in found.options} <= {1, 2}
+    assert {trial.job.machine.nodes for trial in found.options} == {1, 2}
+    stays = {"fixed": ["machine.nodes"]}
+    fixed = plan(sheet(batch={"global_rows": 64}, machine={"nodes": 4, "network_gbit_s": 400}, goal={"max_nodes": 2}, plan=stays), size)
+    assert {trial.job.machine.nodes for trial in fixed.options} == {4}
 
 
 def test_the_largest_micro_batch_that_fits(sheet: Sheet) -> None:

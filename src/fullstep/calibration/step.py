@@ -61,8 +61,8 @@ def measured_network(job: Job, node_bytes: float, exposed_share: float = EXPOSED
         )
         for share in shares
     ]  # fmt: skip
-    known = sorted(rate for rate in found if rate is not None and rate <= MOST_GBIT_S)
-    if len(known) < len(found):
+    known = sorted(MOST_GBIT_S if rate is None else min(rate, MOST_GBIT_S) for rate in found)
+    if known[1] >= MOST_GBIT_S:
         why = f"so much of the measured step waits that {MOST_GBIT_S:,.0f} Gbit/s are not enough"
         return RequiredNetwork(None, node_bytes, why)
     return RequiredNetwork(Bounds(known[0], known[1], known[2]), node_bytes, "")

@@ -85,7 +85,7 @@ def fails(answer: Answer) -> bool:
 
 def _stream(arguments: argparse.Namespace) -> int:
     """Exit code 0 where every line got its answer, be it its faults."""
-    if states_anything(arguments):
+    if states_anything(arguments) or arguments.exposed_share is not None:
         remedy = "Put the keys into each line, or use --json for files and flags."
         raise InputError(Fault("--jsonl", "files or keys beside it", "worksheets on standard input alone", remedy))
     if sys.stdin is None:

@@ -1,8 +1,8 @@
 """Codes of all cautions: things that are allowed, but that somebody should know before spending money.
 
 Codes are given out here and nowhere else, so that each has one meaning and a place in docs/cautions.md: F001-F099 for the
-worksheet, F100-F199 for memory, F200-F299 for planning, F300-F399 for
-time.
+worksheet, F100-F199 for memory, F200-F299 for planning,
+F300-F399 for time.
 """
 
 from __future__ import annotations
@@ -151,15 +151,15 @@ CAUTIONS: dict[str, CautionKind] = {
         "torchtune, torchtitan, litgpt and Megatron have model classes of their own, which keep other tensors for backward. The trace shows"
         " the class of transformers; the formulas know habits of these frameworks and may be nearer.",
     ),
-    "F300": CautionKind(
-        "The measured step is faster than the card",
-        "A pilot's time of a step would need more arithmetic than the card can do: it was measured of another worksheet, or of one of"
-        " several micro-batches. The answer uses it as stated.",
-    ),
     "F200": CautionKind(
         "An option of the plan was not traced",
         "fullstep plan --trace traces the best options before they are shown. What cannot be traced stays estimated by the formulas,"
         " and the reason stands beside it.",
+    ),
+    "F300": CautionKind(
+        "The measured step is faster than the card",
+        "A pilot's time of a step would need more arithmetic than the card can do: it was measured of another worksheet, or of one of"
+        " several micro-batches. The answer uses it as stated.",
     ),
 }
 """code -> what it means"""

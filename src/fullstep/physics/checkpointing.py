@@ -49,18 +49,23 @@ def stall_seconds(job: Job) -> Bounds | None:
     Valid:
         storage writes at the stated rate; steps that run beside an upload are not slowed here
     """
-    rate = job.machine.storage_write_bytes_per_second
-    if rate is None:
+    writing, wanted, layout = _writing_seconds(job), job.checkpoint, job.layout
+    if writing is None:
         return None
-    size, wanted = resumable_bytes(job), job.checkpoint
-    writing = size / (rate * (job.machine.nodes if wanted.format == "sharded" else 1))
     if not wanted.asynchronous:
         return Bounds.exact(writing)
     waits = Bounds.exact(max(0.0, writing - wanted.lose_at_most_minutes * _MINUTE))
     rates = None if job.machine.card is None else card_rates(job.machine.card)
     if rates is None or rates.pcie_bytes_per_second is None:
         return waits
-    return waits + seconds_at(size / (job.machine.gpus * job.machine.nodes), rates.pcie_bytes_per_second)
+    held = resumable_bytes(job) / (layout.state_ranks * layout.tensor * layout.pipeline)  # replicas stage it all, and one of them writes
+    return waits + seconds_at(held, rates.pcie_bytes_per_second)
+
+
+def _writing_seconds(job: Job) -> float | None:
+    """Of one save: all nodes write their shards at once, one file comes from one [s]."""
+    rate = job.machine.storage_write_bytes_per_second
+    return None if rate is None else resumable_bytes(job) / (rate * (job.machine.nodes if job.checkpoint.format == "sharded" else 1))
 
 
 def checkpoint_seconds(job: Job, training: Bounds) -> Bounds | None:
@@ -73,8 +78,9 @@ def checkpoint_seconds(job: Job, training: Bounds) -> Bounds | None:
     Returns:
         [s]; None: what storage writes is not stated
     """
-    stall = stall_seconds(job)
-    if stall is None:
+    stall, writing = stall_seconds(job), _writing_seconds(job)
+    if stall is None or writing is None:
         return None
+    last = writing if job.checkpoint.asynchronous else 0.0  # nothing runs beside the last one
     interval = job.checkpoint.lose_at_most_minutes * _MINUTE
-    return Bounds(*(one * (floor(seconds / interval) + 1) for one, seconds in zip(stall, training, strict=True)))
+    return Bounds(*(one * (floor(seconds / interval) + 1) + last for one, seconds in zip(stall, training, strict=True)))

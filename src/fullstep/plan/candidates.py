@@ -47,6 +47,8 @@ _OFFERED: dict[str, frozenset[str]] = {
     "fms_acceleration": frozenset({"single", "ddp", "fsdp", "zero2", "zero3"}),
 }
 """strategies that a framework brings; frameworks that are not listed bring all of them"""
+DIVIDING = frozenset(("transformers", "axolotl", "torchtitan", "megatron", "deepspeed", "torch"))
+"""frameworks that bring tensor and context parallelism"""
 
 
 class RuledOut(NamedTuple):
@@ -286,7 +288,7 @@ def _indivisible(what: str, rows: int, ranks: int, changes: Changes) -> RuledOut
 
 def node_counts(job: Job) -> Iterator[int]:
     """Nodes to try, ascending: one, as written, and doubling up to ``goal.max_nodes``, which also holds where it is below those written."""
-    most = job.goal.max_nodes or job.machine.nodes
+    most = job.machine.nodes if "machine.nodes" in job.fixed else job.goal.max_nodes or job.machine.nodes
     counts = {1, min(job.machine.nodes, most), most}
     count = 1
     while count < most:

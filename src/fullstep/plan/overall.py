@@ -143,7 +143,9 @@ def _measure_a_step(trial: Trial) -> str:
         return "measure a step and put its time into [measured] step_seconds, then ask again"
     if timing.run is None:
         return "state data.tokens, then ask again"
-    allowed = (ending.deadline_seconds - timing.run.evaluation_seconds.likely) / timing.run.optimizer_steps
+    saves = timing.run.checkpoint_seconds
+    beside = timing.run.evaluation_seconds.likely + (saves.likely if saves is not None else 0.0)
+    allowed = (ending.deadline_seconds - beside) / timing.run.optimizer_steps
     within = f"up to {allowed:.3g} s a step the run ends within {deadline_words(ending.deadline_seconds)}"
     return f"run a few steps of {_where(trial)}, and put their time into [measured] step_seconds: {within}"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fullstep.hardware import all_cards
 from fullstep.job import Job
 from fullstep.ledger import Answer
-from fullstep.plan.candidates import LAYOUT_DETAILS, batch_changes, divisors, keeps_training, row_splits, strategies_for
+from fullstep.plan.candidates import DIVIDING, LAYOUT_DETAILS, batch_changes, divisors, keeps_training, row_splits, strategies_for
 from fullstep.plan.layouts import LAYOUTS, strategy_words
 from fullstep.plan.savers import LEVELS, Changes, change_words, free_savers
 from fullstep.plan.trial import Trial, Workbench
@@ -60,14 +60,8 @@ def _that_fit(bench: Workbench, offers: Iterator[_Change], alters: bool, most: i
             continue
         if alters or keeps_training(bench.as_written.job, trial.job):
             kinds.add(offer.kind)
-            changes = _telling(bench, trial.changes)
-            found.append(Remedy(changes, alters, offer.words or change_words(changes), trial.answer))
+            found.append(Remedy(trial.changes, alters, offer.words or change_words(trial.changes), trial.answer))
     return found
-
-
-def _telling(bench: Workbench, changes: Changes) -> dict[str, object]:
-    """The changes without those that take out a key which the worksheet does not state."""
-    return {key: value for key, value in changes.items() if value is not None or bench.worksheet.stated(key) is not None}
 
 
 def _with_savers(bench: Workbench, offers: Iterator[_Change]) -> Iterator[_Change]:
@@ -134,12 +128,12 @@ def _higher_degrees(bench: Workbench) -> Iterator[_Change]:
     """Rows or layers divided among more GPUs of a node, at the same rows per optimizer step, alone and with all savers; of each the
     smallest that fits."""
     job, savers = bench.as_written.job, _all_savers(bench)
-    rows = job.batch.micro_batch * job.batch.accumulation
-    for name in ("context", "tensor"):
+    rows, cut = job.batch.micro_batch * job.batch.accumulation, job.layout.tensor * job.layout.context
+    for name in ("context", "tensor") if job.step.framework in DIVIDING else ():
         written = getattr(job.layout, name)
         for times in (2, 4, 8):
             degree = written * times
-            if job.layout.data_parallel % times == 0 and degree <= job.machine.gpus:
+            if job.layout.data_parallel % times == 0 and cut * times <= job.machine.gpus:
                 changes = {f"layout.{name}": degree, **batch_changes(job.batch.micro_batch, rows * times)}
                 words = f"layout.{name} = {degree}, batch.accumulation = {changes['batch.accumulation']}"
                 yield _Change(changes, words, name)

@@ -99,9 +99,9 @@ def _time_rows(columns: Sequence[Column], width: int) -> list[str]:
     runs = [None if timing is None else timing.run for timing in timings]
     sent = [None if timing is None else timing.traffic for timing in timings]
     figures: tuple[tuple[str, list[float | None], str, float], ...] = (
-        ("step, s", [None if step is None else step.seconds.likely for step in steps], ",.3g", 1.0),
+        ("step, s", [None if step is None else step.seconds.likely for step in steps], ".3g", 1.0),
         ("tokens/s per GPU", [None if step is None else step.tokens_per_second_per_gpu.likely for step in steps], ",.0f", 1.0),
-        ("run, h", [None if run is None else run.seconds.likely for run in runs], ",.3g", 3600.0),
+        ("run, h", [None if run is None else run.seconds.likely for run in runs], ".3g", 3600.0),
         ("steps", [None if run is None else float(run.optimizer_steps) for run in runs], ",.0f", 1.0),
         ("sent in a node, GB", [None if one is None else one.inside_node_bytes for one in sent], ",.1f", 1e9),
         ("between nodes, GB", [None if one is None else one.between_nodes_bytes for one in sent], ",.1f", 1e9),
@@ -109,10 +109,21 @@ def _time_rows(columns: Sequence[Column], width: int) -> list[str]:
     rows = []
     for label, values, form, unit in figures:
         if any(values):
-            texts = ["not known" if value is None else format(value / unit, form) for value in values]
+            texts = ["not known" if value is None else _figure(value / unit, form) for value in values]
             first, last = values[0], values[-1]
             rows.append(_row(label, texts, f"x {last / first:.2f}" if len(values) == 2 and first and last else "", width))
     return ["", "  time and traffic, likely", *rows] if rows else []
+
+
+def _figure(value: float, form: str) -> str:
+    """Three digits, or all of those before the point.
+
+    >>> _figure(0.01835, ".3g"), _figure(1234.5, ".3g"), _figure(0.004, ",.1f")
+    ('0.0184', '1,234', '0.004')
+    """
+    if form == ".3g" and value >= 1000:
+        return f"{value:,.0f}"
+    return format(value, ".3g" if 0 < value < 0.1 else form)
 
 
 def _counter_cell(column: Column, counter: str) -> str:

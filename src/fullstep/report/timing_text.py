@@ -86,7 +86,7 @@ def traffic_words(traffic: Traffic, job: Settings) -> str:
     if rate is None:
         words.append(f"line rate for it: {traffic.why_no_rate}")
     else:
-        words.append(f"{line_rate(rate)} keep it under {_tenth(traffic.exposed_share)} of the step")
+        words.append(f"{line_rate(rate)} keep it under {_share_words(traffic.exposed_share)} of the step")
     return " · ".join(words)
 
 
@@ -125,7 +125,7 @@ def duration(seconds: Bounds) -> str:
     return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
 
 
-def _tenth(share: float) -> str:
+def _share_words(share: float) -> str:
     return "a tenth" if share == EXPOSED_SHARE else f"{100 * share:g} %"
 
 

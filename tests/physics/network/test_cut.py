@@ -113,6 +113,7 @@ def test_an_embedding_that_is_the_head_sums_its_gradients_between_first_and_last
     }  # fmt: skip
     (found,) = of(complete(worksheet_from_mapping(mapping, "tied")), "sum gradients")
     assert (found.kind, found.payload_bytes, found.ranks, found.times) == ("all_reduce", 136_134_656 * 4, 2, 1)
+    assert found.taking_part == 1 and sent([found]) == 136_134_656 * 4
 
 
 def test_blocks_are_shared_out_over_data_and_context_ranks(eight_billion: Make) -> None:

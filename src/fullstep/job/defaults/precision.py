@@ -66,7 +66,7 @@ def precision_of(filler: Filler, values: Mapping[str, Any], habits: Habits) -> P
 
 def _autocast(filler: Filler, weights: str, gathered: str) -> tuple[bool, str]:
     if filler.strategy in ("zero1", "zero2"):
-        return False, "DeepSpeed and Megatron hold weights in the compute dtype instead"
+        return False, "weights are in the compute dtype already" if weights == gathered else "engines of ZeRO do not run it unless told"
     if filler.strategy in SHARDED:
         return False, "sharded weights are gathered in the compute dtype instead"
     if weights != gathered:

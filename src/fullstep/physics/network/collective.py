@@ -33,6 +33,8 @@ class Collective(NamedTuple):
     """share of the phase's compute beside which it can run: 1 / accumulation where only the last micro-batch reduces"""
     crossing: float = 1.0
     """of a ``send`` between nodes: the share of a node's GPUs that make it; the others send inside"""
+    taking_part: float = 1.0
+    """share of the GPUs that send at all: bytes are a mean over all of them, time is that of those"""
 
 
 class Group(NamedTuple):
@@ -133,7 +135,7 @@ def sent_bytes(collective: Collective) -> SentBytes:
     SentBytes(inside_node=13.125, between_nodes=1.875)
     """
     size, ranks, nodes = collective.payload_bytes, collective.ranks, collective.nodes
-    total = ring_bytes(collective.kind, size, ranks) * collective.times
+    total = ring_bytes(collective.kind, size, ranks) * collective.times * collective.taking_part
     if collective.kind == "send":
         total /= max(1, ranks - 1)
         between = total * collective.crossing if nodes > 1 else 0.0

@@ -116,7 +116,7 @@ def _call_seconds(collective: Collective, fabric: Fabric, end: End) -> float:
 
 def _by_protocol(collective: Collective, fabric: Fabric, end: End, protocol: Protocol) -> float:
     lane = _slowed(lanes(collective, fabric, end, protocol), protocol_share(protocol))
-    found = _flat_seconds(collective._replace(times=1), lane)
+    found = _flat_seconds(collective._replace(times=1, taking_part=1.0), lane)
     if collective.kind == "all_reduce" and collective.nodes > 1:
         found = min(found, tree_all_reduce_seconds(collective.payload_bytes, collective.nodes, collective.ranks_per_node, lane))
     return lane.base_seconds + found

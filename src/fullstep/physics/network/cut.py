@@ -121,7 +121,9 @@ def pipeline_collectives(job: Job) -> Iterator[Collective]:
         yield Collective(what, "send", size, 2, nodes, 2 // nodes, job.batch.accumulation, phase, False, crossing=crossing)
     if job.shape.tied and (job.method.kind == "full" or job.shape.embedding_name in job.method.train_modules):
         gradient = job.shape.embedding_parameters / layout.tensor * DTYPE_BYTES[job.precision.gradients]
-        yield Collective("sum gradients of embedding and head", "all_reduce", gradient, 2, nodes, 2 // nodes, 1, "after_backward", False)
+        what = "sum gradients of embedding and head"
+        ends = 2 / layout.pipeline  # first and last stage
+        yield Collective(what, "all_reduce", gradient, 2, nodes, 2 // nodes, 1, "after_backward", False, taking_part=ends)
 
 
 def context_collectives(job: Job) -> Iterator[Collective]:
@@ -148,7 +150,7 @@ def context_collectives(job: Job) -> Iterator[Collective]:
     for kind in dict.fromkeys(stage.layers):
         shape, count = job.shape.blocks[kind].attention, stage.layers.count(kind)
         copied = exchange == "gather" and block_kernels(job, job.shape.blocks[kind]).repeats_keys
-        heads = shape.heads if copied else max(shape.key_value_heads, group.ranks if exchange == "heads" else 1)
+        heads = shape.heads if copied else max(shape.key_value_heads, group.ranks * job.layout.tensor if exchange == "heads" else 1)
         keys = heads * (shape.head_dim + shape.value_head_dim) * tokens
         queries = shape.heads * (shape.head_dim + shape.value_head_dim) * tokens
         gradients = keys * FLOAT32 / compute_bytes(job)

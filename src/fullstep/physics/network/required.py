@@ -14,7 +14,6 @@ EXPOSED_SHARE = 0.10
 """of the step's time, that communication may take by default"""
 LEAST_GBIT_S, MOST_GBIT_S = 0.1, 100_000.0
 """between which a line rate is sought"""
-_ALSO_WITHOUT_LIMIT = "traffic inside the nodes and waiting for the slowest GPU alone are"
 _NEAR = 1.002
 """how near the rate that is found is to the smallest"""
 
@@ -66,7 +65,8 @@ def required_network(
     allowed = allowed_seconds(compute.total + idle, exposed_share)
     low, likely, high = (_least_rate(collectives, fabric, compute, allowed, end) for end in range(3))
     if likely is None:
-        why = f"no network is enough, {_ALSO_WITHOUT_LIMIT} more than {100 * exposed_share:.0f} % of the step"
+        alone = "traffic inside the nodes and waiting for the slowest GPU alone are"
+        why = f"no network is enough, {alone} more than {100 * exposed_share:g} % of the step"
         return RequiredNetwork(None, node_bytes, why)
     return RequiredNetwork(Bounds(likely if low is None else min(low, likely), likely, max(likely, high or MOST_GBIT_S)), node_bytes, "")
 

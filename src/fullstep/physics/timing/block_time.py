@@ -113,7 +113,7 @@ def _add_dequantization(time: BlockTime, rates: Rates, product: Product, work: W
 
 def _add_attention(time: BlockTime, rates: Rates, block: Block, work: Workload) -> None:
     shape, kernels = block.attention, work.kernels
-    if kernels.attention in ("eager", "math"):
+    if kernels.attention in ("eager", "math") or work.emulates:  # no fused kernel takes bfloat16 on such a card
         forward, backward = _written_out(rates, block, work)
     else:
         flop = attention_flops(shape, work)
@@ -131,7 +131,7 @@ def _written_out(rates: Rates, block: Block, work: Workload) -> tuple[Bounds, Bo
     """Scores and their sum of values as two batched products, and four backward."""
     shape, length = block.attention, work.kernels.sequence_tokens
     copies, rows = work.kernels.rows * shape.heads / work.tensor, length / work.context
-    number: Number = "float32" if work.kernels.attention == "math" or work.size == 4 else "half"
+    number: Number = "float32" if work.kernels.attention == "math" or work.size == 4 or work.emulates else "half"
     size = 4 if number == "float32" else 2
     scores = product_seconds(rates, rows, length, shape.head_dim, copies=copies, number=number, element_bytes=size)
     values = product_seconds(rates, rows, shape.value_head_dim, length, copies=copies, number=number, element_bytes=size)
