@@ -29,7 +29,7 @@ def clock_by_hand(speed: dict[str, float] | None = None) -> Clock:
         needed = 0.0 if machine.nodes == 1 else SENT_GBIT / (work / 9)
         traffic = Traffic(
             evidence="estimated", inside_node_bytes=1e9, between_nodes_bytes=0 if machine.nodes == 1 else SENT_GBIT / 8 * 1e9,
-            required_gbit_s_per_node=around(needed),
+            required_gbit_s_per_node=around(needed), exposed_share=0.1,
         )  # fmt: skip
         if machine.nodes > 1 and machine.network_gbit_s is None:
             return replace(answer, timing=Timing(None, traffic, None, (("step", "the network is not stated"), ("run", "no step"))))

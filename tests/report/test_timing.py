@@ -19,7 +19,10 @@ STEP = StepTime(
         StepPart("feed forward", Bounds(2.1, 2.1, 2.1), "compute"), StepPart("communication not hidden", Bounds(0, 0.1, 0.3), "network"),
     ),
 )  # fmt: skip
-TRAFFIC = Traffic(evidence="estimated", inside_node_bytes=12.5e9, between_nodes_bytes=7.5e9, required_gbit_s_per_node=Bounds(150, 170, 210))
+TRAFFIC = Traffic(
+    evidence="estimated", inside_node_bytes=12.5e9, between_nodes_bytes=7.5e9, required_gbit_s_per_node=Bounds(150, 170, 210),
+    exposed_share=0.1,
+)  # fmt: skip
 RUN = Run(optimizer_steps=1000, seconds=Bounds(219_600, 230_000, 252_000), evaluation_seconds=Bounds(0, 0, 0))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fullstep.calibration import beside_step, measured_network, outrank_step
 from fullstep.job import Job
 from fullstep.ledger import Answer, Caution, Flop, Run, StepTime, Timing, Traffic
-from fullstep.physics.network.collective import sent_bytes_per_gpu_per_step
+from fullstep.physics.network.collective import Collective, sent_bytes_per_gpu_per_step
 from fullstep.physics.network.fabric import fabric_of
-from fullstep.physics.network.required import EXPOSED_SHARE, required_network
+from fullstep.physics.network.required import EXPOSED_SHARE, RequiredNetwork, required_network
 from fullstep.physics.network.traffic import step_collectives
 from fullstep.physics.timing.compute import compute_parts
 from fullstep.physics.timing.flops import step_flops
@@ -49,21 +50,26 @@ def traffic_of(job: Job, exposed_share: float = EXPOSED_SHARE) -> Traffic:
     collectives = step_collectives(job)
     sent = sent_bytes_per_gpu_per_step(collectives)
     measured = measured_network(job, sent.between_nodes * job.machine.gpus, exposed_share)
-    rate, why = (Bounds.exact(0.0), "") if job.machine.nodes == 1 else (None, why_no_step_time(job))
-    needed = measured
-    if job.machine.nodes > 1 and measured is None and (parts := compute_parts(job)) is not None:
-        idle = bubble_seconds(job, parts).likely
-        needed = required_network(collectives, fabric_of(job), phase_seconds(job, parts), exposed_share, idle=idle)
-    if needed is not None:
-        rate, why = needed.gbit_s_per_node, needed.why
+    needed = measured or _estimated_network(job, collectives, exposed_share)
     return Traffic(
         evidence="estimated" if measured is None else "measured",
         inside_node_bytes=sent.inside_node,
         between_nodes_bytes=sent.between_nodes,
-        required_gbit_s_per_node=rate,
-        why_no_rate=why,
+        required_gbit_s_per_node=needed.gbit_s_per_node,
+        why_no_rate=needed.why,
         exposed_share=exposed_share,
     )
+
+
+def _estimated_network(job: Job, collectives: Sequence[Collective], exposed_share: float) -> RequiredNetwork:
+    """What the formulas say, as far as they know how long the GPUs compute; one server needs none."""
+    if job.machine.nodes == 1:
+        return RequiredNetwork(Bounds.exact(0.0), 0.0, "")
+    parts = compute_parts(job)
+    if parts is None:
+        return RequiredNetwork(None, 0.0, why_no_step_time(job))
+    idle = bubble_seconds(job, parts).likely
+    return required_network(collectives, fabric_of(job), phase_seconds(job, parts), exposed_share, idle=idle)
 
 
 def _open(job: Job, step: StepTime | None, run: Run | None) -> list[tuple[str, str]]:

@@ -43,10 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.jsonl:
         return _stream(arguments)
     from fullstep.api.answer import answer_of  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.physics.network.required import EXPOSED_SHARE  # noqa: PLC0415
 
     jobs = jobs_from(arguments)
-    shares = () if arguments.exposed_share is None else (arguments.exposed_share,)
-    answers = [answer_of(job, *shares) for job in jobs]
+    answers = [answer_of(job, arguments.exposed_share or EXPOSED_SHARE) for job in jobs]
     if arguments.json:
         from fullstep.report.json import answer_as_dict, dump  # noqa: PLC0415
 
@@ -87,7 +87,7 @@ def _stream(arguments: argparse.Namespace) -> int:
     """Exit code 0 where every line got its answer, be it its faults."""
     if states_anything(arguments) or arguments.exposed_share is not None:
         remedy = "Put the keys into each line, or use --json for files and flags."
-        raise InputError(Fault("--jsonl", "files or keys beside it", "worksheets on standard input alone", remedy))
+        raise InputError(Fault("--jsonl", "files, keys or --exposed-share beside it", "worksheets on standard input alone", remedy))
     if sys.stdin is None:
         raise InputError(Fault("standard input", "closed", "worksheets (JSON), a line each"))
     from fullstep.api.answer import estimate  # noqa: PLC0415

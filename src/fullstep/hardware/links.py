@@ -17,8 +17,6 @@ Protocol = Literal["ll", "ll128", "simple"]
 _HOP_LINKS = {"nvswitch": "nvswitch", "nvlink_bridge": "nvswitch", "pcie_p2p": "pcie", "pcie_host": "pcie"}
 _MICRO = 1e-6
 _ANY_RATE = float("inf")
-_LEAST_LINE = 1e-9
-"""Gbit/s; where no line rate is asked for, the first row counts and nothing is divided"""
 _Key = tuple[str, str, str, str]
 
 
@@ -127,8 +125,9 @@ def _find(what: str, link: str, architecture: str, collective: str, line_gbit_s:
             least = Bounds(0, 0, 0)  # Gbit/s that the fastest line of the rows before carries
             for up_to, bounds in rows.get((what, link, name, kind), ()):
                 if line_gbit_s <= up_to:
-                    line = max(line_gbit_s, _LEAST_LINE)
-                    return Bounds(*(max(share, carried / line) for share, carried in zip(bounds, least, strict=True)))
+                    if not least.high:
+                        return bounds
+                    return Bounds(*(max(share, carried / line_gbit_s) for share, carried in zip(bounds, least, strict=True)))
                 least = Bounds(*(max(share * up_to, carried) for share, carried in zip(bounds, least, strict=True)))
     return None
 

@@ -44,8 +44,9 @@ class Traffic:
     between_nodes_bytes: float
     required_gbit_s_per_node: Bounds | None
     """so that exposed communication stays under ``exposed_share`` of the step; 0: none is needed; None: not known, or none is enough"""
+    exposed_share: float
+    """of the step, that communication may take on the network asked for"""
     why_no_rate: str = ""
-    exposed_share: float = 0.10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,12 @@ from math import floor
 
 from fullstep.job import Job
 from fullstep.physics.memory.optimizer import state_bytes
-from fullstep.physics.memory.weights import trainable, weight_bytes
+from fullstep.physics.memory.weights import weight_bytes
 from fullstep.physics.timing.rates import card_rates, seconds_at
-from fullstep.quantities import DTYPE_BYTES, Bounds
+from fullstep.quantities import Bounds
 
 _GB = 1e9
 _MINUTE = 60.0
-_MASTER_BYTES = 4
 
 
 def resumable_bytes(job: Job) -> float:
@@ -25,12 +24,9 @@ def resumable_bytes(job: Job) -> float:
     """
     if "checkpoint_gb" in job.measured:
         return float(job.measured["checkpoint_gb"] * _GB)
-    trains = float(trainable(job).total)
-    weights = trains * DTYPE_BYTES[job.precision.weights]
-    if job.method.kind != "full":
-        found = weight_bytes(job)
-        weights = float(found.adapters + found.modules)
-    return weights + (_MASTER_BYTES * trains if job.precision.master_weights else 0.0) + state_bytes(job)
+    weights = weight_bytes(job)
+    trained = weights.total if job.method.kind == "full" else weights.adapters + weights.modules + weights.masters
+    return trained + state_bytes(job)
 
 
 def stall_seconds(job: Job) -> Bounds | None:

@@ -131,10 +131,10 @@ def _higher_degrees(bench: Workbench) -> Iterator[_Change]:
     rows, cut = job.batch.micro_batch * job.batch.accumulation, job.layout.tensor * job.layout.context
     for name in ("context", "tensor") if job.step.framework in DIVIDING else ():
         written = getattr(job.layout, name)
-        for times in (2, 4, 8):
-            degree = written * times
-            if job.layout.data_parallel % times == 0 and cut * times <= job.machine.gpus:
-                changes = {f"layout.{name}": degree, **batch_changes(job.batch.micro_batch, rows * times)}
+        for factor in (2, 4, 8):
+            degree = written * factor
+            if job.layout.data_parallel % factor == 0 and cut * factor <= job.machine.gpus:
+                changes = {f"layout.{name}": degree, **batch_changes(job.batch.micro_batch, rows * factor)}
                 words = f"layout.{name} = {degree}, batch.accumulation = {changes['batch.accumulation']}"
                 yield _Change(changes, words, name)
                 yield _Change({**changes, **savers}, f"{words}, and {change_words(bench.needed(savers))}", name)

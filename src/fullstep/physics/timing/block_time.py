@@ -62,7 +62,7 @@ def block_time(rates: Rates, block: Block, work: Workload, *, hidden: int, first
 def add_product(time: BlockTime, rates: Rates, product: Product, work: Workload) -> None:
     """A product forward; backward those for the gradients of its input and weight; its weight made whole before each use."""
     number = _number(product, work)
-    size = 1 if number == "fp8" else 2 if work.emulates else 4 if number == "float32" else 2
+    size = {"half": 2, "fp8": 1, "float32": 2 if work.emulates else 4}[number]
     rows, inputs, outputs, copies = product.rows, product.inputs, product.outputs, product.copies
     what = product.component.replace("_", " ")
     sides = [(rows, outputs, inputs)]
@@ -132,7 +132,7 @@ def _written_out(rates: Rates, block: Block, work: Workload) -> tuple[Bounds, Bo
     shape, length = block.attention, work.kernels.sequence_tokens
     copies, rows = work.kernels.rows * shape.heads / work.tensor, length / work.context
     number: Number = "float32" if work.kernels.attention == "math" or work.size == 4 or work.emulates else "half"
-    size = 4 if number == "float32" else 2
+    size = 4 if work.kernels.attention == "math" else work.size
     scores = product_seconds(rates, rows, length, shape.head_dim, copies=copies, number=number, element_bytes=size)
     values = product_seconds(rates, rows, shape.value_head_dim, length, copies=copies, number=number, element_bytes=size)
     forward = scores.seconds + values.seconds

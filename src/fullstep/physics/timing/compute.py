@@ -9,7 +9,7 @@ from fullstep.physics.memory.weights import gradient_bytes, trainable
 from fullstep.physics.timing import traffic
 from fullstep.physics.timing.block_time import BlockTime, add_product, block_time
 from fullstep.physics.timing.flops import stages_with_first
-from fullstep.physics.timing.optimizer import experts_elsewhere, offloaded_bytes, orthogonalization_flop, step_bytes
+from fullstep.physics.timing.optimizer import experts_elsewhere, offloaded_bytes, orthogonalization_flop, step_bytes, trained_on_rank
 from fullstep.physics.timing.products import output_matrix
 from fullstep.physics.timing.rates import Rates, achieved, card_rates, seconds_at, times
 from fullstep.physics.timing.tally import Tally, TimePart, TimePhase
@@ -118,9 +118,8 @@ def _whole_copies(job: Job) -> Traffic:
         (gradients are copied to their bucket and back when they are reduced); Megatron-LM, gradient_accumulation_fusion
     """
     layout, precision, accumulation = job.layout, job.precision, job.batch.accumulation
-    cut, elsewhere = layout.tensor * layout.pipeline, experts_elsewhere(job)
-    here = (job.shape.parameters - elsewhere) / cut
-    trains = (trainable(job).total - (elsewhere if job.method.kind == "full" else 0.0)) / cut
+    here = (job.shape.parameters - experts_elsewhere(job)) / (layout.tensor * layout.pipeline)
+    trains = trained_on_rank(job)
     size, stored = compute_bytes(job), DTYPE_BYTES[precision.weights]
     kept = DTYPE_BYTES[precision.gradients] if job.method.kind == "full" else round(gradient_bytes(job) / max(1, trainable(job).total))
     moved = Traffic()

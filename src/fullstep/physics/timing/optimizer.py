@@ -71,12 +71,16 @@ def step_bytes(job: Job) -> float:
 
 def elements_here(job: Job) -> float:
     """Elements that one GPU updates: sharding divides them by ``shards * context``; without it a rank has the experts dealt to it."""
-    layout, trains = job.layout, trainable(job).total
-    cut = layout.tensor * layout.pipeline
+    layout = job.layout
     if layout.state_ranks > 1:
-        return trains / (layout.state_ranks * cut)
+        return trainable(job).total / (layout.state_ranks * layout.tensor * layout.pipeline)
+    return trained_on_rank(job)
+
+
+def trained_on_rank(job: Job) -> float:
+    """Elements that train of a rank's part of the model, before sharding: tensor and pipeline cut them, experts are dealt out."""
     elsewhere = experts_elsewhere(job) if job.method.kind == "full" else 0.0
-    return (trains - elsewhere) / cut
+    return (trainable(job).total - elsewhere) / (job.layout.tensor * job.layout.pipeline)
 
 
 def experts_elsewhere(job: Job) -> float:
