@@ -72,6 +72,15 @@ def find_card(name: str) -> Card:
     raise InputError(_unknown(name))
 
 
+def cards_named(name: str) -> tuple[Card, ...]:
+    """All cards that a name may mean, by key or alias; none: no card is known by it.
+
+    >>> [card.key for card in cards_named("A100-40GB")]
+    ['A100-PCIE-40GB', 'A100-SXM4-40GB']
+    """
+    return tuple(map(card, _keys_by_name().get(plain_name(name), ())))
+
+
 def plain_name(name: str) -> str:
     """A name without what does not distinguish cards.
 

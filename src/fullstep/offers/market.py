@@ -1,0 +1,78 @@
+"""All offers that a search may choose from: those that come with fullstep, newer ones that were fetched, and one's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from fullstep.errors import Fault, InputError
+from fullstep.offers.catalogue import bundled_offers
+from fullstep.offers.currency import Rates, default_rates
+from fullstep.offers.machines_file import OwnFile, read_machines
+from fullstep.offers.offer import Offer
+from fullstep.offers.provider import Provider, provider_of, providers
+from fullstep.offers.saved import saved_offers
+
+OLD_AFTER_DAYS = 30
+"""prices of GPUs moved by 10 to 40 % in 30 days of 2026: older ones are marked"""
+DEFAULT_FILE = "machines.toml"
+
+
+class Market(NamedTuple):
+    """Offers with the terms of their providers and the rates of currencies."""
+
+    offers: Sequence[Offer]
+    terms: Mapping[str, Provider]
+    """of one's own file; they outrank the table"""
+    rates: Rates
+
+    def provider(self, name: str) -> Provider:
+        """A provider's terms."""
+        return self.terms.get(name) or provider_of(name)
+
+    def without_price(self) -> list[Provider]:
+        """Providers that rent GPUs and have no price here."""
+        priced = {offer.provider for offer in self.offers}
+        return [self.provider(name) for name in providers() if name not in priced]
+
+
+def market(machines: str | Path | None = None, *, saved: bool = True) -> Market:
+    """The offers of today.
+
+    A provider whose prices were fetched counts with these alone. Machines of one's own file stand beside them; one that has the provider,
+    region and name of an offer takes its place.
+
+    Args:
+        machines: one's own file; None: that which FULLSTEP_MACHINES names, else ``machines.toml`` here, where there is one
+        saved: with what ``fullstep offers refresh`` fetched
+
+    Raises:
+        InputError: the file is at fault
+    """
+    own = _own(machines)
+    fetched = saved_offers() if saved else ()
+    renewed = {offer.provider for offer in fetched}
+    mine = {_place(offer) for offer in own.offers}
+    others = (*(offer for offer in bundled_offers() if offer.provider not in renewed), *fetched)
+    return Market((*own.offers, *(offer for offer in others if _place(offer) not in mine)), own.providers, own.rates)
+
+
+def is_old(offer: Offer, today: date) -> bool:
+    """Its price was seen more than ``OLD_AFTER_DAYS`` ago."""
+    return today - offer.captured_on > timedelta(days=OLD_AFTER_DAYS)
+
+
+def _place(offer: Offer) -> tuple[str, str, str]:
+    return offer.provider, offer.region, offer.instance
+
+
+def _own(path: str | Path | None) -> OwnFile:
+    stated = path or os.environ.get("FULLSTEP_MACHINES", "").strip()
+    if stated:
+        if not Path(stated).exists():
+            raise InputError(Fault(str(stated)[:200], "no such file", "a file of your machines, see docs/offers.md"))
+        return read_machines(stated)
+    return read_machines(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else OwnFile((), {}, default_rates())

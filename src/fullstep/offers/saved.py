@@ -1,0 +1,110 @@
+"""Offers that were fetched, kept in the user's cache folder with their date: one file per provider."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, cast
+
+from fullstep.hardware import cards_named
+from fullstep.offers.offer import PRICE_KIND_WORDS, Offer, Price, PriceKind
+
+FORM = 1
+"""of the file; another one is not read"""
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}\Z")
+_LARGEST_BYTES = 16 * 1024 * 1024
+
+
+def saved_folder() -> Path | None:
+    """``fullstep/offers`` in the user's cache folder; None where there is none or FULLSTEP_CACHE=off."""
+    if os.environ.get("FULLSTEP_CACHE", "").strip().lower() == "off":
+        return None
+    stated = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        base = Path(stated) if stated and Path(stated).is_absolute() else Path.home() / ".cache"
+    except (RuntimeError, ValueError):  # nobody's home
+        return None
+    return base / "fullstep" / "offers"
+
+
+def save_offers(provider: str, offers: Iterable[Offer], folder: Path) -> Path:
+    """Replaces what was saved of a provider, in one move.
+
+    Raises:
+        OSError: the folder cannot be written
+        ValueError: the provider's name is no file name
+    """
+    if not _NAME.match(provider):
+        raise ValueError(provider)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{provider}.json"
+    part = folder / f"{provider}.{os.getpid()}.part"
+    try:
+        part.write_text(json.dumps({"form": FORM, "offers": [_written(offer) for offer in offers]}), encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def saved_offers(folder: Path | None = None) -> Sequence[Offer]:
+    """All offers that were saved and can still be read; what a later version no longer understands is as if it were not there."""
+    folder = folder or saved_folder()
+    found: list[Offer] = []
+    if folder is None or not folder.is_dir():
+        return found
+    for path in sorted(folder.glob("*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, InvalidOperation, RecursionError):
+            found += _read(path)
+    return found
+
+
+def _read(path: Path) -> list[Offer]:
+    if path.stat().st_size > _LARGEST_BYTES:
+        return []
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if document["form"] != FORM:
+        return []
+    return [offer for row in document["offers"] if (offer := _offer(row)).cards]
+
+
+def _written(offer: Offer) -> dict[str, Any]:
+    return {
+        "provider": offer.provider, "region": offer.region, "instance": offer.instance, "gpu": offer.gpu,
+        "cards": [card.key for card in offer.cards], "gpus": offer.gpus,
+        "on_demand": _price_written(offer.on_demand), "interruptible": _price_written(offer.interruptible),
+        "captured_on": offer.captured_on.isoformat(), "source": offer.source, "vcpus": offer.vcpus,
+        "host_memory_gib": offer.host_memory_gib, "disk_gb": offer.disk_gb, "network_gbit_s": offer.network_gbit_s, "rdma": offer.rdma,
+        "tier": offer.tier, "seen_at": offer.seen_at,
+    }  # fmt: skip
+
+
+def _price_written(price: Price | None) -> list[str] | None:
+    return None if price is None else [str(price.per_hour), price.currency, price.kind]
+
+
+def _offer(row: dict[str, Any]) -> Offer:
+    cards = tuple(card for key in row["cards"] for card in cards_named(key) if card.key == key)
+    plain = ("provider", "region", "instance", "gpu", "gpus", "source", "vcpus", "host_memory_gib", "disk_gb", "network_gbit_s", "rdma")
+    return Offer(
+        **{name: row[name] for name in (*plain, "tier", "seen_at")},
+        cards=cards,
+        on_demand=_price(row["on_demand"]),
+        interruptible=_price(row["interruptible"]),
+        captured_on=date.fromisoformat(row["captured_on"]),
+    )
+
+
+def _price(written: list[str] | None) -> Price | None:
+    if written is None:
+        return None
+    amount, currency, kind = Decimal(written[0]), written[1], written[2]
+    if not (amount.is_finite() and amount >= 0 and currency in ("USD", "EUR", "RUB") and kind in PRICE_KIND_WORDS):
+        raise ValueError(written)
+    return Price(amount, currency, cast(PriceKind, kind))
