@@ -23,6 +23,8 @@ COMMANDS: dict[str, str] = {
     "largest": "the largest micro-batch, row length, rank or model that fits",
     "trace": "one full step of the real model class, no GPU, no weights; needs the extra lab",
     "data": "a data set's lengths of rows, and what padding and packing make of them",
+    "export": "launch files of a worksheet for skypilot, dstack, slurm or torchrun",
+    "offers": "who rents which machine at what price, seen when; refresh fetches live prices",
     "init": "a blank worksheet, every key explained",
 }
 _TOP_HELP = """usage: fullstep COMMAND [WORKSHEET] [options]

@@ -45,7 +45,8 @@ def read_machines(path: str | Path) -> OwnFile:
     except UnicodeDecodeError:
         raise InputError(Fault(origin, "not UTF-8", "a TOML file in UTF-8")) from None
     tables, _ = parse_toml(text, origin)
-    faults = [Fault(f"{origin}: {name}"[:240], "no such table", "[[machine]], [[provider]], [rates]") for name in tables if name not in _TABLES]
+    unknown = (name for name in tables if name not in _TABLES)
+    faults = [Fault(f"{origin}: {name}"[:240], "no such table", "[[machine]], [[provider]], [rates]") for name in unknown]
     today = datetime.now(tz=UTC).date()
     offers = [
         _machine(values, f"{origin}: machine {number}", today, faults)

@@ -10,10 +10,11 @@ from contextlib import suppress
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fullstep.hardware import cards_named
-from fullstep.offers.offer import PRICE_KIND_WORDS, Offer, Price, PriceKind
+from fullstep.offers.currency import CURRENCIES
+from fullstep.offers.offer import PRICE_KIND_WORDS, Offer, Price
 
 FORM = 1
 """of the file; another one is not read"""
@@ -105,6 +106,6 @@ def _price(written: list[str] | None) -> Price | None:
     if written is None:
         return None
     amount, currency, kind = Decimal(written[0]), written[1], written[2]
-    if not (amount.is_finite() and amount >= 0 and currency in ("USD", "EUR", "RUB") and kind in PRICE_KIND_WORDS):
+    if not (amount.is_finite() and amount >= 0 and currency in CURRENCIES and kind in PRICE_KIND_WORDS):
         raise ValueError(written)
-    return Price(amount, currency, cast(PriceKind, kind))
+    return Price(amount, currency, kind)
