@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from functools import cache
-from typing import NamedTuple, cast, get_args
+from typing import NamedTuple, cast
 
-from fullstep.offers.offer import Currency
 from fullstep.offers.provider import DATA
-
-CURRENCIES: tuple[Currency, ...] = get_args(Currency)
+from fullstep.quantities import Currency
 
 
 class Rate(NamedTuple):

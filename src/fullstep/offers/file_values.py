@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fullstep.errors import Fault
 from fullstep.hardware import find_card
 from fullstep.job.refusal import Refused, describe, did_you_mean
-from fullstep.offers.currency import CURRENCIES
+from fullstep.quantities import CURRENCIES
 
 _AMOUNT = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,6})?\Z")
 _MOST = 10**13

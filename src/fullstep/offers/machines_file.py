@@ -15,9 +15,10 @@ from fullstep.job.parsing import parse_toml
 from fullstep.job.raw_bytes import bytes_of_file
 from fullstep.offers.currency import Rate, Rates, default_rates
 from fullstep.offers.file_values import MACHINE_KEYS, PROVIDER_KEYS, RATE_KEYS, checked
-from fullstep.offers.offer import Currency, Offer, Price
+from fullstep.offers.offer import Offer, Price
 from fullstep.offers.owned import Ownership, owned_per_hour, running_per_hour
 from fullstep.offers.provider import Provider, Tier, provider_of
+from fullstep.quantities import Currency
 
 _TABLES = ("machine", "provider", "rates")
 _OWN = ("power_kw", "power_price_per_kwh", "hosting_per_month", "purchase", "resale", "years", "used_share")

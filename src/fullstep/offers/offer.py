@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from fullstep.hardware import Card
+from fullstep.quantities import Currency
 
-Currency = Literal["USD", "EUR", "RUB"]
 PriceKind = Literal["list", "marketplace_minimum", "live", "estimate", "negotiated", "owned", "bought"]
 """list: published by the seller; marketplace_minimum: the cheapest host of a marketplace, which may be gone; live: what was on sale at
 that moment; estimate: derived; negotiated, owned and bought: of one's own file"""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fullstep.hardware import cards_named
-from fullstep.offers.currency import CURRENCIES
 from fullstep.offers.offer import PRICE_KIND_WORDS, Offer, Price
+from fullstep.quantities import CURRENCIES
 
 FORM = 1
 """of the file; another one is not read"""

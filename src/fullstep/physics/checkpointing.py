@@ -45,7 +45,7 @@ def stall_seconds(job: Job) -> Bounds | None:
     Valid:
         storage writes at the stated rate; steps that run beside an upload are not slowed here
     """
-    writing, wanted, layout = _writing_seconds(job), job.checkpoint, job.layout
+    writing, wanted, layout = writing_seconds(job), job.checkpoint, job.layout
     if writing is None:
         return None
     if not wanted.asynchronous:
@@ -58,7 +58,7 @@ def stall_seconds(job: Job) -> Bounds | None:
     return waits + seconds_at(held, rates.pcie_bytes_per_second)
 
 
-def _writing_seconds(job: Job) -> float | None:
+def writing_seconds(job: Job) -> float | None:
     """Of one save: all nodes write their shards at once, one file comes from one [s]."""
     rate = job.machine.storage_write_bytes_per_second
     return None if rate is None else resumable_bytes(job) / (rate * (job.machine.nodes if job.checkpoint.format == "sharded" else 1))
@@ -74,7 +74,7 @@ def checkpoint_seconds(job: Job, training: Bounds) -> Bounds | None:
     Returns:
         [s]; None: what storage writes is not stated
     """
-    stall, writing = stall_seconds(job), _writing_seconds(job)
+    stall, writing = stall_seconds(job), writing_seconds(job)
     if stall is None or writing is None:
         return None
     last = writing if job.checkpoint.asynchronous else 0.0  # nothing runs beside the last one

@@ -1,0 +1,111 @@
+"""How machines are taken away and how a run saves against it; the segments between its saves."""
+
+from __future__ import annotations
+
+from math import ceil, inf, isfinite
+from typing import NamedTuple
+
+_WHOLE = 1e-9
+"""share of a segment by which work may miss a whole number of them (sums of floats do)"""
+
+
+class Taking(NamedTuple):
+    """How an interruptible set of machines is taken away, and how it comes back. All in seconds."""
+
+    mean_seconds: float
+    """M, billed, between two interruptions of the whole set: they come at any time alike; inf: never"""
+    cap_seconds: float | None = None
+    """C: so long after its start a machine is stopped for certain"""
+    notice_seconds: float = 0.0
+    """from the signal to the stop; 0: none"""
+    restart_seconds: float = 0.0
+    """R, billed: boot, pull, load the checkpoint"""
+    wait_seconds: float = 0.0
+    """W, mean, not billed: until there is capacity again; for deviations and chances it is taken as exponential"""
+
+
+class Saving(NamedTuple):
+    """How a run saves."""
+
+    interval_seconds: float
+    """tau: work between two saves"""
+    save_seconds: float
+    """d: training stands so long for one"""
+
+
+class Segments(NamedTuple):
+    """A run as it lies between its saves: ``full`` times work and a save, then work without one."""
+
+    full: int
+    full_seconds: float
+    """tau + d"""
+    last_seconds: float
+    """of work, at most tau: what follows it is the end"""
+
+    @property
+    def seconds(self) -> float:
+        """Of the run that nothing interrupts."""
+        return self.full * self.full_seconds + self.last_seconds
+
+
+def saves_on_signal(saving: Saving, taking: Taking) -> bool:
+    """The notice is long enough for a save.
+
+    >>> [saves_on_signal(Saving(3600, 60), Taking(86400, notice_seconds=notice)) for notice in (30, 120)]
+    [False, True]
+    """
+    return taking.notice_seconds > 0.0 and taking.notice_seconds >= saving.save_seconds
+
+
+def segments_of(work_seconds: float, saving: Saving) -> Segments:
+    """Work cut at its saves; none is due at the end.
+
+    Args:
+        work_seconds: without saves [s]
+        saving: how often, and how long one takes
+
+    >>> segments_of(60, Saving(20, 1)), segments_of(50, Saving(20, 1)).seconds
+    (Segments(full=2, full_seconds=21, last_seconds=20), 52)
+    """
+    interval, save = saving
+    full = max(0, ceil(work_seconds / interval - _WHOLE) - 1)
+    return Segments(full, interval + save, work_seconds - full * interval if full else work_seconds)
+
+
+def workable_seconds(limit_seconds: float, saving: Saving) -> float:
+    """The most work that ends within a limit with its saves, where nothing interrupts it [s]; the inverse of ``Segments.seconds``.
+
+    >>> [workable_seconds(limit, Saving(20.0, 1.0)) for limit in (52.0, 62.0, 41.5)]
+    [50.0, 60.0, 40.0]
+    """
+    interval, save = saving
+    if limit_seconds <= interval or not isfinite(limit_seconds):
+        return limit_seconds
+    whole, rest = divmod(limit_seconds, interval + save)
+    return whole * interval + min(rest, interval)
+
+
+def check(work_seconds: float, saving: Saving, taking: Taking) -> None:
+    """Refuse what would give a number without a meaning.
+
+    Raises:
+        ValueError: a mean, interval or cap that is not above zero, or a time below it
+
+    >>> check(1.0, Saving(1.0, 0.0), Taking(0.0))
+    Traceback (most recent call last):
+    ValueError: mean_seconds is 0.0, allowed: above 0
+    """
+    above = {"mean_seconds": taking.mean_seconds, "interval_seconds": saving.interval_seconds, "cap_seconds": taking.cap_seconds}
+    least = {
+        "work_seconds": work_seconds,
+        "save_seconds": saving.save_seconds,
+        "notice_seconds": taking.notice_seconds,
+        "restart_seconds": taking.restart_seconds,
+        "wait_seconds": taking.wait_seconds,
+    }
+    for name, value in above.items():
+        if value is not None and not value > 0.0:
+            raise ValueError(f"{name} is {value}, allowed: above 0")
+    for name, value in least.items():
+        if not 0.0 <= value < inf:
+            raise ValueError(f"{name} is {value}, allowed: 0 or above, and finite")

@@ -1,0 +1,234 @@
+"""Offers for a job that is sized and timed: what each would cost in all, on demand or interruptible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+from fullstep.cost.bill import HOUR_SECONDS, Priced, priced, taking_of
+from fullstep.cost.chance import chance_within
+from fullstep.cost.interruption import Saving
+from fullstep.cost.rent import Rent
+from fullstep.job import Job
+from fullstep.ledger import Answer, Cost, Run
+from fullstep.offers.assumptions import assumed
+from fullstep.offers.currency import converted
+from fullstep.offers.market import Market, is_old
+from fullstep.offers.offer import Offer
+from fullstep.plan.usage import UsageBounds, usage_of
+from fullstep.quantities import Bounds, cents
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odds:
+    """What a user states instead of what would be assumed."""
+
+    interrupted_every_hours: float | None = None
+    """mean, of one machine"""
+    wait_hours: float | None = None
+    any_fabric: bool = False
+    """several machines are taken without a known network between them, too"""
+
+
+class Rental(NamedTuple):
+    """Machines of one offer for one job."""
+
+    offer: Offer
+    machines: int
+    interruptible: bool
+    per_hour: Decimal
+    """of all machines, in the currency of the worksheet"""
+    per_million_tokens: Decimal | None
+    """by the likely time of a step alone; None: that is not known"""
+    cost: Cost | None
+    """None: the length of the run is not known"""
+    run_hours: Bounds | None
+    """from the order to the result of one run, waits included"""
+    in_time: float | None = None
+    """chance to end within the deadline; None: there is none, or not known"""
+    in_budget: float | None = None
+    """chance to stay within the budget"""
+    elsewhere: int = 0
+    """further offers of the same machine that cost more"""
+
+    @property
+    def name(self) -> str:
+        """In words: ``2 x aws us-east-1 p5.48xlarge, interruptible``."""
+        many = f"{self.machines} x " if self.machines > 1 else ""
+        return f"{many}{self.offer.name}{', interruptible' if self.interruptible else ''}"
+
+
+class Renter:
+    """Prices jobs on the offers of a market."""
+
+    def __init__(self, market: Market, odds: Odds | None = None, today: date | None = None) -> None:
+        """
+        Args:
+            market: offers, terms and rates
+            odds: what the user states
+            today: by which prices are old; None: the day it is
+        """
+        self.market = market
+        self.odds = odds or Odds()
+        self.today = today or datetime.now(tz=UTC).date()
+        self._by_machine: dict[tuple[str, int], list[Offer]] = {}
+        for offer in market.offers:
+            for card in offer.cards:
+                self._by_machine.setdefault((card.key, offer.gpus), []).append(offer)
+
+    def is_old(self, offer: Offer) -> bool:
+        """Its price was seen too long ago to trust it unmarked."""
+        return is_old(offer, self.today)
+
+    def offers_for(self, job: Job) -> list[Offer]:
+        """Offers of the job's machines: the card, as many of it, and for several machines a network that is known."""
+        machine = job.machine
+        found = [] if machine.card is None else self._by_machine.get((machine.card.key, machine.gpus), [])
+        return [offer for offer in found if self.has_enough(offer, machine.nodes)]
+
+    def has_enough(self, offer: Offer, nodes: int) -> bool:
+        """So many of its machines can work together."""
+        return (offer.machines is None or offer.machines >= nodes) and (nodes == 1 or self.odds.any_fabric or offer.network_gbit_s is not None)
+
+    def cheapest(self, job: Job, answer: Answer, offers: Iterable[Offer]) -> Iterator[Rental]:
+        """The cheapest on demand and the cheapest interruptible of offers for one job, as far as there are any."""
+        known = list(offers)
+        usage = None if (run := _run(answer)) is None else usage_of(job, run)
+        for interruptible in (False, True):
+            best = min(self._rentals(job, answer, known, usage, interruptible), key=_by_cost, default=None)
+            if best is not None:
+                yield self._in_full(job, answer, best, usage)
+
+    def _rentals(self, job: Job, answer: Answer, offers: Sequence[Offer], usage: UsageBounds | None, interruptible: bool) -> Iterator[Rental]:
+        """Each by its likely cost alone; of equal machines only the cheapest, as nothing else tells them apart."""
+        groups: dict[tuple[object, ...], list[Offer]] = {}
+        for offer in offers:
+            if offer.price(interruptible) is not None:
+                groups.setdefault(_alike(offer), []).append(offer)
+        for alike in groups.values():
+            offer = min(alike, key=lambda each: self._per_hour(each, interruptible, job))
+            rental = self._rental(job, answer, offer, usage, interruptible)
+            if rental is not None:
+                yield rental._replace(elsewhere=len(alike) - 1)
+
+    def _per_hour(self, offer: Offer, interruptible: bool, job: Job) -> Decimal:
+        """Of one machine, in the currency of the worksheet."""
+        price = offer.price(interruptible)
+        assert price is not None
+        return converted(price.per_hour, price.currency, job.goal.currency, self.market.rates)
+
+    def _rental(self, job: Job, answer: Answer, offer: Offer, usage: UsageBounds | None, interruptible: bool) -> Rental | None:
+        """With the likely bill as its only figure; None: it never ends."""
+        nodes = job.machine.nodes
+        per_hour = self._per_hour(offer, interruptible, job) * nodes
+        rental = Rental(offer, nodes, interruptible, per_hour, _per_million_tokens(job, answer, per_hour), None, None)
+        if usage is None:
+            return rental
+        found = priced(usage.likely, self.rent(job, offer, interruptible))
+        if not found.ends:
+            return None
+        return rental._replace(cost=_cost(found, found, found), run_hours=Bounds.exact(found.run_seconds / HOUR_SECONDS))
+
+    def _in_full(self, job: Job, answer: Answer, rental: Rental, usage: UsageBounds | None) -> Rental:
+        """With all bounds, and the chances to keep deadline and budget."""
+        if usage is None:
+            return rental
+        found = [priced(one, self.rent(job, rental.offer, rental.interruptible, end)) for end, one in enumerate(usage)]
+        hours = Bounds(*(each.run_seconds / HOUR_SECONDS for each in found))
+        whole = rental._replace(cost=_cost(*found), run_hours=hours)
+        return self._with_chances(job, whole, usage, found[1])
+
+    def rent(self, job: Job, offer: Offer, interruptible: bool, end: int = 1) -> Rent:
+        """The terms of an offer at the low, likely or high end of what is known of interruptions.
+
+        Several machines are taken to be interrupted each by itself, but at the low end of cost: all at once.
+        """
+        provider, nodes = self.market.provider(offer.provider), job.machine.nodes
+        every, wait = provider.interrupted_every_hours, provider.wait_hours
+        every = self.odds.interrupted_every_hours or every
+        wait = self.odds.wait_hours if self.odds.wait_hours is not None else wait
+        mean = assumed("interrupted_every").bounds[2 - end] if every is None else every * HOUR_SECONDS
+        return Rent(
+            per_hour=self._per_hour(offer, interruptible, job),
+            machines=nodes,
+            currency=job.goal.currency,
+            for_one_usd=converted(Decimal(1), "USD", job.goal.currency, self.market.rates),
+            provider=provider,
+            is_own=offer.is_own,
+            disk_gb=offer.disk_gb,
+            interrupted_every_seconds=mean / (1 if end == 0 else nodes) if interruptible else None,
+            wait_seconds=0.0 if not interruptible else assumed("wait").bounds[end] if wait is None else wait * HOUR_SECONDS,
+        )
+
+    def _with_chances(self, job: Job, rental: Rental, usage: UsageBounds, likely: Priced) -> Rental:
+        goal = job.goal
+        if rental.cost is None or (goal.finish_within_hours is None and goal.budget is None):
+            return rental
+        rent = self.rent(job, rental.offer, rental.interruptible)
+        taking = taking_of(usage.likely, rent) if rental.interruptible else None
+        work = Bounds(*(one.steps_seconds + one.evaluation_seconds for one in usage))
+        saving = Saving(usage.likely.interval_seconds, usage.likely.save_seconds)
+        in_time = in_budget = None
+        if goal.finish_within_hours is not None:
+            in_time = chance_within(goal.finish_within_hours * HOUR_SECONDS - usage.likely.setup_seconds, work, saving, taking)
+        if goal.budget is not None:
+            seconds = _seconds_that_it_buys(Decimal(goal.budget), likely, rent, usage)
+            in_budget = chance_within(seconds, work, saving, taking, clock="billed")
+        return rental._replace(in_time=in_time, in_budget=in_budget)
+
+
+def _seconds_that_it_buys(budget: Decimal, likely: Priced, rent: Rent, usage: UsageBounds) -> float:
+    """Of one run, billed, when all that is not its work and its interruptions is paid [s]."""
+    run = likely.bill.total - _of_work(likely)
+    if rent.per_hour == 0:
+        return float("inf") if budget >= run else 0.0
+    return float((budget - run) / (rent.per_hour * rent.machines)) * HOUR_SECONDS / usage.likely.runs
+
+
+def _of_work(likely: Priced) -> Decimal:
+    """What the lines cost that a run's length decides."""
+    names = ("training", "evaluation", "checkpoint stalls", "interruptions")
+    return sum((line.amount for line in likely.bill.lines if line.what in names and line.amount is not None), Decimal(0))
+
+
+def _cost(low: Priced, likely: Priced, high: Priced) -> Cost:
+    """Totals in hundredths, in order; None: at the high end it never ends."""
+    totals = sorted(cents(each.bill.total) for each in (low, likely))
+    top = max(totals[1], cents(high.bill.total)) if high.ends else None
+    hours = sorted((low.elapsed_seconds / HOUR_SECONDS, likely.elapsed_seconds / HOUR_SECONDS))
+    return Cost(
+        low=totals[0],
+        likely=cents(likely.bill.total),
+        high=top,
+        bill=likely.bill,
+        hours=Bounds(hours[0], hours[1], max(hours[1], high.elapsed_seconds / HOUR_SECONDS)),
+        interruptions=likely.interruptions,
+        deviation=likely.deviation,
+    )
+
+
+def _alike(offer: Offer) -> tuple[object, ...]:
+    """What tells offers apart but their price and place."""
+    return offer.provider, offer.cards, offer.network_gbit_s, offer.rdma, offer.host_memory_gib, offer.disk_gb, offer.is_own, offer.machines
+
+
+def _by_cost(rental: Rental) -> tuple[Decimal, Decimal]:
+    return (rental.per_hour if rental.cost is None else rental.cost.likely), rental.per_hour
+
+
+def _run(answer: Answer) -> Run | None:
+    return None if answer.timing is None else answer.timing.run
+
+
+def _per_million_tokens(job: Job, answer: Answer, per_hour: Decimal) -> Decimal | None:
+    """``price per hour / (3600 * tokens per second)`` for a million useful tokens of training, by the likely step."""
+    step = None if answer.timing is None else answer.timing.step
+    if step is None:
+        return None
+    tokens_per_hour = step.tokens_per_second_per_gpu.likely * job.machine.gpus * job.machine.nodes * HOUR_SECONDS
+    return per_hour * _MILLION / Decimal(repr(tokens_per_hour))

@@ -1,0 +1,87 @@
+"""What a job uses of machines that it rents: from its answer, and where nobody stated a figure, from assumptions with bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from fullstep.cost.usage import Usage
+from fullstep.job import Job
+from fullstep.ledger import Run
+from fullstep.offers.assumptions import Assumed, What, assumed
+from fullstep.physics.checkpointing import resumable_bytes, stall_seconds, writing_seconds
+from fullstep.physics.memory.weights import weight_bytes
+from fullstep.quantities import DTYPE_BYTES, GB, Bounds
+
+_HUB_BYTES = DTYPE_BYTES["bfloat16"]
+"""of a parameter on the hub, where models of today are kept in 16 bits"""
+_MINUTE = 60.0
+_ENDS: tuple[Literal[0], Literal[1], Literal[2]] = (0, 1, 2)
+
+
+class UsageBounds(NamedTuple):
+    """The same job at the low, the likely and the high end of what is known."""
+
+    low: Usage
+    likely: Usage
+    high: Usage
+
+
+def usage_of(job: Job, run: Run) -> UsageBounds:
+    """What one job uses: hours from its run, seconds before the first step and of a save from what is stated or assumed.
+
+    Args:
+        job: complete
+        run: what all its steps take
+    """
+    return UsageBounds(*(_at(job, run, end) for end in _ENDS))
+
+
+def _at(job: Job, run: Run, end: Literal[0, 1, 2]) -> Usage:
+    """At one end; rates are highest where times are lowest."""
+    machine, goal = job.machine, job.goal
+    write = machine.storage_write_bytes_per_second or _rate("write", end)
+    read = machine.storage_read_bytes_per_second or _rate("read", end)
+    storing = replace(job, machine=replace(machine, storage_write_bytes_per_second=write))
+    stall = stall_seconds(storing) or Bounds(0, 0, 0)
+    beside = run.evaluation_seconds[end] + (run.checkpoint_seconds[end] if run.checkpoint_seconds is not None else 0.0)
+    weights, resumable, result = job.shape.parameters * _HUB_BYTES, resumable_bytes(job), result_bytes(job)
+    kept = weights + (job.checkpoint.keep + 1) * resumable + result
+    return Usage(
+        steps_seconds=run.seconds[end] - beside,
+        evaluation_seconds=run.evaluation_seconds[end],
+        save_seconds=stall[end],
+        write_seconds=writing_seconds(storing) or 0.0,
+        interval_seconds=job.checkpoint.lose_at_most_minutes * _MINUTE,
+        start_seconds=assumed("start").bounds[end],
+        install_seconds=assumed("install").bounds[end],
+        download_seconds=weights / _rate("download", end),
+        load_seconds=weights / read,
+        restore_seconds=resumable / read,
+        disk_gb=kept / GB,
+        result_gb=result / GB,
+        runs=goal.runs,
+        idle_seconds=goal.idle_hours_between_runs * _MINUTE * _MINUTE,
+    )
+
+
+def result_bytes(job: Job) -> float:
+    """What is taken out at the end of a run: all weights in the dtype in which they train, or the adapter and modules beside it [bytes]."""
+    if job.method.kind == "full":
+        return float(job.shape.parameters * DTYPE_BYTES[job.precision.weights])
+    weights = weight_bytes(job)
+    return weights.adapters + weights.modules
+
+
+def assumptions_for(job: Job, interruptible: bool) -> list[tuple[What, Assumed]]:
+    """The figures that nobody stated and a bill of this job rests on."""
+    names: list[What] = ["start", "install", "download"]
+    names += ["write"] if job.machine.storage_write_bytes_per_second is None else []
+    names += ["read"] if job.machine.storage_read_bytes_per_second is None else []
+    names += ["interrupted_every", "wait"] if interruptible else []
+    return [(name, assumed(name)) for name in names]
+
+
+def _rate(what: What, end: Literal[0, 1, 2]) -> float:
+    """[B/s]; the highest for the lowest time."""
+    return assumed(what).bounds[2 - end]

@@ -1,0 +1,34 @@
+"""Money: decimal amounts with their currency."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Literal, get_args
+
+Currency = Literal["USD", "EUR", "RUB"]
+CURRENCIES: tuple[Currency, ...] = get_args(Currency)
+_SIGNS: dict[Currency, str] = {"USD": "$", "EUR": "€", "RUB": "₽"}
+_CENT = Decimal("0.01")
+
+
+def cents(amount: Decimal) -> Decimal:
+    """Rounded to hundredths, halves up.
+
+    >>> cents(Decimal("2.345"))
+    Decimal('2.35')
+    """
+    return amount.quantize(_CENT, ROUND_HALF_UP)
+
+
+def money(amount: Decimal, currency: Currency) -> str:
+    """For people: whole units from a hundred on, hundredths below, more where it is less than one.
+
+    >>> money(Decimal("1480.2"), "USD"), money(Decimal("12.5"), "EUR"), money(Decimal("0.0713"), "RUB")
+    ('$1,480', '€12.50', '₽0.071')
+    """
+    sign = _SIGNS[currency]
+    if abs(amount) >= 100:
+        return f"{sign}{amount.quantize(Decimal(1), ROUND_HALF_UP):,}"
+    if abs(amount) >= 1 or amount == 0:
+        return f"{sign}{cents(amount)}"
+    return f"{sign}{amount:.2g}" if abs(amount) >= Decimal("0.0001") else f"{sign}{amount:.1e}"
