@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fullstep.api.timing import with_timing
 from fullstep.calibration import compare_with_pilot, outrank
 from fullstep.errors import Fault, InputError
@@ -11,6 +13,9 @@ from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate,
 from fullstep.physics import estimate_memory
 from fullstep.physics.network.required import EXPOSED_SHARE
 from fullstep.plan.verdict import judge, judge_host, judge_pilot, judge_replay
+
+if TYPE_CHECKING:
+    from fullstep.plan.renting import Renter
 
 
 def estimate(worksheet: Worksheet, exposed_share: float = EXPOSED_SHARE) -> Answer:
@@ -26,9 +31,14 @@ def estimate(worksheet: Worksheet, exposed_share: float = EXPOSED_SHARE) -> Answ
     return answer_of(complete(worksheet), exposed_share)
 
 
-def answer_of(job: Job, exposed_share: float = EXPOSED_SHARE) -> Answer:
-    """The whole answer to a completed job: memory, and what a step takes and sends."""
-    return with_timing(job, size(job), exposed_share)
+def answer_of(job: Job, exposed_share: float = EXPOSED_SHARE, renter: Renter | None = None) -> Answer:
+    """The whole answer to a completed job: memory, what a step takes and sends, and what the run costs where its machines are for rent."""
+    answer = with_timing(job, size(job), exposed_share)
+    if answer.timing is None or answer.timing.run is None:
+        return answer
+    from fullstep.api.prices import with_price  # noqa: PLC0415 (only a run of known length asks for offers)
+
+    return with_price(job, answer, renter)
 
 
 def compare(*worksheets: Worksheet) -> tuple[Answer, ...]:

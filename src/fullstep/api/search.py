@@ -5,33 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fullstep.api.answer import size
+from fullstep.api.prices import renter_of
 from fullstep.api.timing import with_timing
 from fullstep.job import Worksheet
 from fullstep.plan.largest import Largest, Vary
 from fullstep.plan.largest import largest as find_largest
+from fullstep.plan.renting import Renter
 from fullstep.plan.search import Plan
 from fullstep.plan.search import plan as search
 
 
-def plan(worksheet: Worksheet, *, trace: bool = False, progress: Callable[[str], None] | None = None) -> Plan:
+def plan(
+    worksheet: Worksheet, *, trace: bool = False, progress: Callable[[str], None] | None = None, renter: Renter | None = None
+) -> Plan:
     """Every sensible way to run the worksheet, ranked, and one verdict over all.
 
     Args:
-        worksheet: what is wanted
+        worksheet: what is wanted; where it names no machine, the market is searched
         trace: trace the best options (three, six at most) before they are judged and ranked for good; one that cannot be traced
             stays estimated and says why
         progress: is told what is traced
+        renter: prices it; None: by the offers of today and ``machines.toml``
 
     Raises:
         InputError: the worksheet is at fault, or torch and its libraries are to trace and are not installed
     """
+    prices = renter_of() if renter is None else renter
     if not trace:
-        return search(worksheet, size, with_timing)
+        return search(worksheet, size, with_timing, prices)
     from fullstep.api.witness import require_libraries, trace_trials  # noqa: PLC0415 (only a trace needs the lab)
     from fullstep.plan.confirm import confirmed  # noqa: PLC0415
 
     require_libraries()
-    return confirmed(search(worksheet, size, with_timing), lambda trials: trace_trials(trials, progress))
+    return confirmed(search(worksheet, size, with_timing, prices), lambda trials: trace_trials(trials, progress))
 
 
 def largest(worksheet: Worksheet, vary: Vary) -> Largest:

@@ -79,5 +79,7 @@ def _open(job: Job, step: StepTime | None, run: Run | None) -> list[tuple[str, s
         found.append(("step", why_no_step_time(job)))
     if run is None:
         found.append(("run", "the time of a step is not known" if step is None else "no data set is stated"))
+    else:
+        found.append(("run.cost", "no offer of such machines is known" if job.machine.card is not None else "no GPU is named"))
     return found
 

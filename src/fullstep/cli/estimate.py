@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK, EXIT_OURS
+from fullstep.cli.market_arguments import add_market_arguments, renter_from
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, jobs_from, states_anything
 from fullstep.errors import Fault, InputError
 from fullstep.job import Worksheet
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exposed-share", type=_share, metavar="X", help="share of the step that communication may take on the network asked for (0.1)"
     )
+    add_market_arguments(parser)
     add_worksheet_arguments(parser, several=True)
 
 
@@ -43,10 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.jsonl:
         return _stream(arguments)
     from fullstep.api.answer import answer_of  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.api.prices import rentals_of  # noqa: PLC0415
     from fullstep.physics.network.required import EXPOSED_SHARE  # noqa: PLC0415
 
     jobs = jobs_from(arguments)
-    answers = [answer_of(job, arguments.exposed_share or EXPOSED_SHARE) for job in jobs]
+    renter = renter_from(arguments)
+    answers = [answer_of(job, arguments.exposed_share or EXPOSED_SHARE, renter) for job in jobs]
     if arguments.json:
         from fullstep.report.json import answer_as_dict, dump  # noqa: PLC0415
 
@@ -63,7 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
         from fullstep.report.text import answer_text  # noqa: PLC0415
 
         helps = remedies_for(jobs[0].worksheet) if fails(answers[0]) else []
-        sys.stdout.write(answer_text(jobs[0], answers[0], Paper.of(sys.stdout), helps))
+        rentals = rentals_of(jobs[0], answers[0], renter)
+        sys.stdout.write(answer_text(jobs[0], answers[0], Paper.of(sys.stdout), helps, rentals))
         if fails(answers[0]) and jobs[0].machine.card is not None:
             sys.stdout.write("  Combinations of changes: fullstep plan\n")
     return EXIT_DOES_NOT_FIT if any(map(fails, answers)) else EXIT_OK

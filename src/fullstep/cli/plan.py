@@ -1,4 +1,4 @@
-"""The main job: the verdict, the layouts of the worksheet's machine ranked, what does not fit and why, what would help."""
+"""The main job: the verdict; layouts of the worksheet's machine, or machines on the market, ranked; what is out and why; what it costs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK
+from fullstep.cli.market_arguments import add_market_arguments, renter_from
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
 
 
@@ -13,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--trace", action="store_true", help="trace the best options before they are ranked; needs the extra lab")
+    add_market_arguments(parser)
     add_worksheet_arguments(parser)
 
 
@@ -22,8 +24,9 @@ def run(arguments: argparse.Namespace) -> int:
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
     worksheet = worksheet_from(arguments)
+    renter = renter_from(arguments)
     with progress("searching layouts") as say:
-        found = plan(worksheet, trace=arguments.trace, progress=say)
+        found = plan(worksheet, trace=arguments.trace, progress=say, renter=renter)
     if arguments.json:
         from fullstep.report.json import dump  # noqa: PLC0415
         from fullstep.report.plan_json import plan_as_dict  # noqa: PLC0415

@@ -19,6 +19,8 @@ _CELLS = 40
 """equally probable values of the work"""
 _CERTAIN = 1e-12
 """a variance below this share of the squared mean is rounding"""
+_FEW = 8
+"""segments, up to which a recursion for each amount of work costs little"""
 _NEVER = Delay(inf, inf)
 
 
@@ -40,9 +42,10 @@ def two_piece_chance(limit: float, bounds: Bounds) -> float:
     low, likely, high = _ordered(bounds)
     if low == high:
         return 1.0 if limit >= likely else 0.0
-    if limit <= 0.0:
+    share = limit / likely
+    if share <= 0.0:
         return 0.0
-    ratio, sigma = log(limit / likely), (log(likely / low) if limit < likely else log(high / likely)) / _END
+    ratio, sigma = log(share), (log(likely / low) if limit < likely else log(high / likely)) / _END
     if sigma == 0.0:
         return 0.0 if ratio < 0.0 else 1.0
     return _NORMAL.cdf(ratio / sigma)
@@ -86,7 +89,7 @@ def chance_within(
         largest error against simulation at exact work (2 to 100 h, M 1.5 to 100 h, waits of 0.5 and 2 h, with and without notice and a cap
         of 24 h): 0.05 on the wall clock, 0.02 on average. On the bill 0.05 as well without notice and cap; with them all stops cost much
         the same, the bill goes in steps of a restart, and at a step it is up to 0.32 off, which any doubt about the work smooths out.
-        40 values of uncertain work; with a cap their delay is that of the nearest whole number of segments
+        40 values of uncertain work; with a cap and more than 8 segments, the delay of the nearest whole number of them
 
     >>> hours = [chance_within(limit, Bounds.exact(20.0), Saving(1.0, 0.05), Taking(72.0, None, 0.0, 0.25, 0.5)) for limit in (20, 21, 24)]
     >>> [round(chance, 2) for chance in hours]  # 20.95 h of work and saves: e**(-20.95 / 72) = 0.75 are not interrupted
@@ -154,8 +157,10 @@ def gamma_chance(limit: float, mean: float, variance: float) -> float:
 
 
 def _delays(amounts: list[float], likely: float, saving: Saving, taking: Taking, price: Price) -> list[Delay]:
-    """What interruptions add to each of these amounts of work; with a cap one recursion serves them all."""
+    """What interruptions add to each of these amounts of work: with a cap one recursion serves them all, unless it is short."""
     if taking.cap_seconds is None or saves_on_signal(saving, taking):
+        return [_delay_or_never(segments_of(amount, saving), saving, taking, price) for amount in amounts]
+    if segments_of(amounts[-1], saving).full <= _FEW:
         return [_delay_or_never(segments_of(amount, saving), saving, taking, price) for amount in amounts]
     last = segments_of(likely, saving).last_seconds
     fulls = [max(0, round((amount - last) / saving.interval_seconds)) for amount in amounts]

@@ -43,7 +43,7 @@ def rounding_seconds(period_seconds: float, step_seconds: float) -> float:
     Example: 100 minutes by the hour are billed as two: 20 minutes more.
 
     >>> rounding_seconds(6000, 3600)
-    1200.0
+    1200
     """
     return max(0.0, ceil(period_seconds / step_seconds - _WHOLE) * step_seconds - period_seconds)
 

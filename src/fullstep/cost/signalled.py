@@ -8,7 +8,8 @@ from typing import NamedTuple
 from fullstep.cost.attempts import Delay, Price, attempted, constant
 from fullstep.cost.taking import Saving, Taking
 
-_GONE = 1e-18
+_NEGLIGIBLE = 42.0
+"""mean lives without a chance stop: their chance is below 1e-18"""
 
 
 class Count(NamedTuple):
@@ -43,21 +44,19 @@ def stops(seconds: float, mean_seconds: float, first_seconds: float = inf, later
     >>> stops(3.0, 2.0), stops(10.0, inf, 4.0, 3.0).mean  # Poisson; at 4 and at 7
     (Count(mean=1.5, variance=1.5), 2.0)
     """
-    rate, mean, pairs, number = 1.0 / mean_seconds, 0.0, 0.0, 0
-    while True:
-        elapsed = number * later_seconds if number else 0.0
-        stopped = first_seconds + (number - 1) * later_seconds if number > 1 else first_seconds if number else inf
-        start, stop = exp(-elapsed * rate) if elapsed < seconds else 0.0, exp(-stopped * rate) if stopped < seconds else 0.0
-        if max(start, stop) < _GONE and number:
-            return Count(mean, max(0.0, pairs + mean - mean * mean))
-        if start:
-            left = (seconds - elapsed) * rate
-            mean += start * left
-            pairs += start * left * ((number + 1) * left + 2 * number)
-        if stop:
-            mean += stop
-            pairs += 2 * stop * (number * (seconds - stopped) * rate + number - 1)
-        number += 1
+    rate, mean, pairs = 1.0 / mean_seconds, 0.0, 0.0
+    number, elapsed, stopped = 0, 0.0, inf
+    while (sooner := min(elapsed, stopped)) < seconds and sooner * rate < _NEGLIGIBLE:
+        if elapsed < seconds:
+            weight, left = exp(-elapsed * rate), (seconds - elapsed) * rate
+            mean += weight * left
+            pairs += weight * left * ((number + 1) * left + 2 * number)
+        if stopped < seconds:
+            weight, left = exp(-stopped * rate), (seconds - stopped) * rate
+            mean += weight
+            pairs += 2 * weight * (number * left + number - 1)
+        number, elapsed, stopped = number + 1, elapsed + later_seconds, stopped + later_seconds if number else first_seconds
+    return Count(mean, max(0.0, pairs + mean - mean * mean))
 
 
 def signalled_delay(seconds: float, saving: Saving, taking: Taking, price: Price) -> Delay:

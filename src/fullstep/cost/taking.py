@@ -38,7 +38,7 @@ class Segments(NamedTuple):
 
     full: int
     full_seconds: float
-    """tau + d"""
+    """tau + d; where one segment is all, the work and d"""
     last_seconds: float
     """of work, at most tau: what follows it is the end"""
 
@@ -69,7 +69,7 @@ def segments_of(work_seconds: float, saving: Saving) -> Segments:
     """
     interval, save = saving
     full = max(0, ceil(work_seconds / interval - _WHOLE) - 1)
-    return Segments(full, interval + save, work_seconds - full * interval if full else work_seconds)
+    return Segments(full, min(interval, work_seconds) + save, work_seconds - full * interval if full else work_seconds)
 
 
 def workable_seconds(limit_seconds: float, saving: Saving) -> float:

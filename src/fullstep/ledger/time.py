@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fullstep.evidence import Evidence
+from fullstep.ledger.bill import Cost
 from fullstep.quantities import Bounds
 
 BoundBy = Literal["compute", "memory", "launch", "pcie", "network", "bubble"]
@@ -59,6 +60,8 @@ class Run:
     """part of ``seconds``"""
     checkpoint_seconds: Bounds | None = None
     """part of ``seconds``; None: not known, and not part of it"""
+    cost: Cost | None = None
+    """of the cheapest offer; None: no price is known"""
 
 
 class Flop(NamedTuple):

@@ -9,6 +9,8 @@ from fullstep.quantities import GB, GIB
 
 _NEAR = 0.07
 """sellers round the memory of a card, or quote its driver: 93.6 to 96 GB, 179 to 192; what differs by more is another card"""
+_SAME = 0.01
+"""so near, a size tells one card from another that is near as well: 94 GB from 96"""
 _JOINED = frozenset(("sxm", "nvlink", "oam"))
 """forms that say that the cards of a node are joined all to all"""
 
@@ -30,7 +32,10 @@ def offered_cards(gpu: str, form: str = "", memory_gb: float | None = None) -> t
     """
     exact = cards_named(f"{gpu}-{form}") if form else ()
     named = exact or tuple(card for card in cards_named(gpu) if _has_form(card, form))
-    return tuple(card for card in named if memory_gb is None or _has_memory(card, memory_gb))
+    if memory_gb is None:
+        return tuple(named)
+    same = tuple(card for card in named if _has_memory(card, memory_gb, _SAME))
+    return same or tuple(card for card in named if _has_memory(card, memory_gb, _NEAR))
 
 
 def _has_form(card: Card, form: str) -> bool:
@@ -40,6 +45,6 @@ def _has_form(card: Card, form: str) -> bool:
     return (card.link == "nvswitch") is (form.lower() in _JOINED) and form.lower() in (*_JOINED, "pcie")
 
 
-def _has_memory(card: Card, memory_gb: float) -> bool:
+def _has_memory(card: Card, memory_gb: float, share: float) -> bool:
     sizes = (card.marketing_bytes / GB, card.total_bytes / GIB)
-    return any(abs(size - memory_gb) <= _NEAR * size for size in sizes)
+    return any(abs(size - memory_gb) <= share * size for size in sizes)

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from fullstep.errors import Fault
+from fullstep.errors import Fault, InputError
 from fullstep.hardware import find_card
 from fullstep.job.refusal import Refused, describe, did_you_mean
 from fullstep.quantities import CURRENCIES
@@ -153,6 +153,8 @@ def checked(table: Any, keys: Mapping[str, FileKey], where: str, faults: list[Fa
             continue
         try:
             found[name] = keys[name].check(value)
+        except InputError as error:  # of the card catalogue, which lists the nearest
+            faults.extend(Fault(f"{where}.{name}", fault.found, fault.allowed) for fault in error.faults)
         except (ValueError, Refused):
             faults.append(Fault(f"{where}.{name}", describe(value), keys[name].allowed))
     faults.extend(Fault(f"{where}.{name}", "missing", key.allowed) for name, key in keys.items() if key.needed and name not in table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,8 @@ from fullstep.quantities import CURRENCIES
 FORM = 1
 """of the file; another one is not read"""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}\Z")
+_TEXTS = ("provider", "region", "instance", "gpu", "source", "tier", "seen_at")
+_FIGURES = ("vcpus", "host_memory_gib", "disk_gb", "network_gbit_s")
 _LARGEST_BYTES = 16 * 1024 * 1024
 
 
@@ -61,7 +64,7 @@ def saved_offers(folder: Path | None = None) -> Sequence[Offer]:
     if folder is None or not folder.is_dir():
         return found
     for path in sorted(folder.glob("*.json")):
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, InvalidOperation, RecursionError):
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, InvalidOperation, RecursionError):
             found += _read(path)
     return found
 
@@ -92,14 +95,30 @@ def _price_written(price: Price | None) -> list[str] | None:
 
 def _offer(row: dict[str, Any]) -> Offer:
     cards = tuple(card for key in row["cards"] for card in cards_named(key) if card.key == key)
-    plain = ("provider", "region", "instance", "gpu", "gpus", "source", "vcpus", "host_memory_gib", "disk_gb", "network_gbit_s", "rdma")
+    if type(row["gpus"]) is not int or row["gpus"] < 1 or row["rdma"] not in (None, True, False) or type(row["rdma"]) is int:
+        raise ValueError(row["gpus"], row["rdma"])
     return Offer(
-        **{name: row[name] for name in (*plain, "tier", "seen_at")},
+        **{name: _words(row[name]) for name in _TEXTS},
+        **{name: _figure(row[name]) for name in _FIGURES},
+        gpus=row["gpus"],
+        rdma=row["rdma"],
         cards=cards,
         on_demand=_price(row["on_demand"]),
         interruptible=_price(row["interruptible"]),
         captured_on=date.fromisoformat(row["captured_on"]),
     )
+
+
+def _words(value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError(value)
+    return value
+
+
+def _figure(value: Any) -> float | None:
+    if value is not None and (type(value) not in (int, float) or not 0 < value < math.inf):
+        raise ValueError(value)
+    return None if value is None else float(value)
 
 
 def _price(written: list[str] | None) -> Price | None:

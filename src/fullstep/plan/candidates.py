@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import NamedTuple
 
 from fullstep.errors import Fault, InputError
 from fullstep.job import Job
 from fullstep.job.job import ZERO_STRATEGIES
 from fullstep.job.keys import BY_DOTTED
+from fullstep.offers.offer import Offer
 from fullstep.plan.layouts import LAYOUTS, layout_name, strategy_words
 from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
 from fullstep.plan.timer import Timer
@@ -62,6 +64,10 @@ class RuledOut(NamedTuple):
     """what makes them different from the worksheet as written"""
     level: str = ""
     """the savers, where ``what`` names one level of a layout"""
+    offers: tuple[Offer, ...] = ()
+    """of the market, that are out for it"""
+    per_hour: Decimal | None = None
+    """that the cheapest of them cost, all machines together, in the currency of the worksheet"""
 
 
 class Found(NamedTuple):
@@ -165,7 +171,7 @@ def _search_layout(bench: Workbench, changes: Changes, nodes: int, strategy: str
     on = "" if nodes == written.machine.nodes else f", {nodes} node{'s' if nodes > 1 else ''}"
     what = words + on
     if not splits:
-        return Found([], [_indivisible(what, rows, ranks, changes)])
+        return Found([], [RuledOut(what, Refusal(changes, indivisible(rows, ranks)), 1, changes)])
     base = bench.try_out({**changes, **batch_changes(splits[0], rows // ranks)})
     if isinstance(base, Refusal):
         return Found([], [RuledOut(what, base, 1, changes)])
@@ -281,9 +287,9 @@ def as_written_level(job: Job) -> Level:
     })  # fmt: skip
 
 
-def _indivisible(what: str, rows: int, ranks: int, changes: Changes) -> RuledOut:
-    fault = Fault("batch", f"{rows} rows per optimizer step cannot be divided over {ranks} ranks", f"a multiple of {ranks}")
-    return RuledOut(what, Refusal(changes, InputError(fault)), 1, changes)
+def indivisible(rows: int, ranks: int) -> InputError:
+    """Rows of an optimizer step that so many ranks cannot share."""
+    return InputError(Fault("batch", f"{rows} rows per optimizer step cannot be divided over {ranks} ranks", f"a multiple of {ranks}"))
 
 
 def node_counts(job: Job) -> Iterator[int]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fullstep.ledger import Answer, Caution
-from fullstep.plan.market import card_order
 from fullstep.plan.overall import overall
-from fullstep.plan.ranking import ordered
+from fullstep.plan.ranking import cheapest_first, ordered
 from fullstep.plan.rejections import rejection_of
 from fullstep.plan.search import Plan, option_words
 from fullstep.plan.trial import Trial
@@ -38,7 +37,7 @@ def confirmed(plan: Plan, witness: Witness) -> Plan:
             options[place] = options[place]._replace(answer=answer)
         out += [trial for trial in options if trial.verdict == "does_not_fit"]
         left = [trial for trial in options if trial.verdict != "does_not_fit"]
-        options = ordered(left) if named else sorted(left, key=card_order)
+        options = ordered(left) if named else cheapest_first(left)
     as_written = next((trial for trial in (*options, *out) if not trial.changes), plan.as_written)
     return plan._replace(
         verdict=overall(as_written, options, plan.remedies, plan.aside),

@@ -19,14 +19,14 @@ def missing_data(job: Job) -> list[Missing]:
     """In the order in which they matter for the answer: memory first, then time."""
     found: list[Missing] = []
     machine = job.machine
-    if machine.card is None and machine.usable_bytes is not None:
+    is_market = machine.card is None and machine.usable_bytes is None
+    if machine.card is None and not is_market:
         found.append(Missing("machine.gpu", "the kernels of the card and its link are open", "name a card of the catalogue"))
-    elif machine.card is None:
-        found.append(Missing("machine.gpu", "cards are compared by memory alone: prices are not known yet", "name a card of the catalogue"))
-    elif job.worksheet.get("machine", {}).get("gpu_memory_gib") is None and machine.card.reported_bytes is None:
+    stated = job.worksheet.get("machine", {}).get("gpu_memory_gib")
+    if machine.card is not None and stated is None and machine.card.reported_bytes is None:
         how = "nvidia-smi --query-gpu=memory.total --format=csv"
         found.append(Missing("machine.gpu_memory_gib", "nobody published what this card's driver reports", how))
-    if machine.host_memory_bytes is None:
+    if machine.host_memory_bytes is None and not is_market:
         found.append(Missing("machine.host_memory_gib", "whether the host memory is enough for loading and offloading is open", "free -g"))
     if not job.measured:
         how = "run one full step and read torch.cuda.max_memory_allocated()"

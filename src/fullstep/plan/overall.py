@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from fullstep.plan.deadline import HOUR_SECONDS, deadline_words, hours_words
 from fullstep.plan.layouts import layout_name, machine_words, place_words
-from fullstep.plan.market import COUNTS, enough_bytes
 from fullstep.plan.remedies import Remedy
 from fullstep.plan.savers import OFFLOADS_OPTIMIZER, level_of, level_words
 from fullstep.plan.set_aside import Aside
 from fullstep.plan.timer import exposed_share, needed_gbit_s, step_seconds
 from fullstep.plan.trial import Trial
-from fullstep.quantities import GIB, format_gib
+from fullstep.quantities import GIB, money
 
 Overall = Literal["one_server_replicated", "one_server_sharded", "several_servers", "undecided", "nothing_fits"]
 _USUAL_HOST_BYTES = 1024 * GIB
@@ -46,8 +46,7 @@ def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]
     if not options:
         return _too_late(aside) if aside.trials else _nothing_fits(as_written, helps)
     best = options[0]
-    named = as_written.job.machine.usable_bytes is not None
-    where = _where(best) if named or aside.trials else _any_card(options)
+    where = _where(best)
     if not best.fits:
         return _tight(best, where)
     where += _host_condition(best)
@@ -69,6 +68,41 @@ def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]
     divided = layout.state_ranks * layout.tensor * layout.pipeline > 1 or layout.strategy == "layer_split"
     answer: Overall = "one_server_sharded" if divided else "one_server_replicated"
     return PlanVerdict(answer, reason, f"{one}: {where}{ends}.", settle)
+
+
+def market_verdict(
+    as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy], late: Aside, dear: Sequence[Trial]
+) -> PlanVerdict:
+    """The same over machines for rent, cheapest first, with their price.
+
+    Args:
+        as_written: the worksheet without changes
+        options: cheapest first
+        helps: changes that would make it fit
+        late: what ends after the deadline
+        dear: what costs more than the budget
+    """
+    if not options and dear and not late.trials:
+        best, goal = dear[0], dear[0].job.goal
+        needed = f"{place_words(best.job)}{_price_words(best)}"
+        budget = money(Decimal(goal.budget or 0), goal.currency)
+        return PlanVerdict("nothing_fits", needed, f"Nothing stays within the budget of {budget}: the cheapest is {needed}.", None)
+    verdict = overall(as_written, options, helps, late)
+    if not options:
+        return verdict
+    sentence = verdict.sentence.replace(_where(options[0]), f"{_where(options[0])}{_price_words(options[0])}", 1)
+    return verdict._replace(sentence=sentence)
+
+
+def _price_words(trial: Trial) -> str:
+    """Where it is rented and what it costs."""
+    rental = trial.rental
+    if rental is None:
+        return ""
+    currency = trial.job.goal.currency
+    rent = f"{money(rental.per_hour, currency)} an hour"
+    price = rent if rental.cost is None else f"{money(rental.cost.likely, currency)} in all"
+    return f" at {rental.name} ({price})"
 
 
 def _tight(best: Trial, where: str) -> PlanVerdict:
@@ -180,19 +214,6 @@ def _nodes_words(nodes: int) -> str:
     return "one server" if nodes == 1 else f"{nodes} servers"
 
 
-def _any_card(options: Sequence[Trial]) -> str:
-    """The cards that would do, by their memory, and the smallest of them as an example."""
-    best, card = options[0], options[0].job.machine.card
-    enough = enough_bytes(options)
-    if card is None or enough is None or not best.fits:
-        return _where(best)
-    able = "bfloat16 card" if best.job.precision.compute == "bfloat16" else "card"
-    many = f"{best.job.machine.gpus} of " if best.job.machine.gpus > 1 else ""
-    guessed = "" if card.reported_bytes is not None else f" ({format_gib(card.total_bytes)} by its marketing size)"
-    example = _where(best).replace(card.key, f"{card.key}{guessed}", 1)
-    return f"{many}any {able} from {format_gib(enough)}, for example {example}"
-
-
 def _where(trial: Trial) -> str:
     """Machine, layout, and what it costs in speed where it costs any."""
     job = trial.job
@@ -215,8 +236,7 @@ def _nothing_fits(as_written: Trial, helps: Sequence[Remedy]) -> PlanVerdict:
     reason = as_written.answer.memory.reason
     where = machine_words(as_written.job)
     if as_written.job.machine.usable_bytes is None:
-        where = f"up to {COUNTS[-1]} GPUs of any card in the catalogue"
-        reason = f"no card of the catalogue is large enough, {COUNTS[-1]} in one server at most"
+        where, reason = "any machine on the market", "no machine that is for rent is large enough"
     sentence = f"Nothing fits on {where} without altering the training."
     if helps:
         first = helps[0]

@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from itertools import groupby
 from operator import itemgetter
 
@@ -75,6 +76,27 @@ def ordered(trials: Iterable[Trial]) -> list[Trial]:
     for _, alike in groupby(sorted(trials, key=_before_time), key=_before_time):
         placed += _by_time(list(alike))
     return placed
+
+
+def cheapest_first(trials: Iterable[Trial]) -> list[Trial]:
+    """Trials on rented machines: what fits, likely in time and within the budget, before the rest; then by the likely total cost, or where
+    the length of the run is not known by the price of a token; then by time and by interruptions.
+
+    A cheaper offer of the same machine never comes behind.
+    """
+    return sorted(trials, key=_by_cost)
+
+
+def _by_cost(trial: Trial) -> tuple[float, ...]:
+    rental, goal = trial.rental, trial.job.goal
+    if rental is None:
+        return (verdict_order(trial.verdict), trial.lateness, 2.0)
+    cost = rental.cost
+    over = cost is not None and goal.budget is not None and cost.likely > Decimal(goal.budget)
+    price = cost.likely if cost is not None else rental.per_million_tokens if rental.per_million_tokens is not None else rental.per_hour
+    hours = rental.run_hours.likely if rental.run_hours is not None else trial.seconds_per_token or 0.0
+    interruptions = 0.0 if cost is None else cost.interruptions
+    return (verdict_order(trial.verdict), trial.lateness, float(over), float(price), hours, interruptions, float(rental.per_hour))
 
 
 def _before_time(trial: Trial) -> tuple[int, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from fullstep.errors import UnsupportedError
 from fullstep.ledger import Memory
+from fullstep.offers.offer import Offer
 from fullstep.plan.candidates import RuledOut
 from fullstep.plan.layouts import layout_name
 from fullstep.plan.remedies import Remedy
@@ -33,6 +35,10 @@ class Rejection(NamedTuple):
     """for people: the instant, or why it is refused"""
     level: str = ""
     """for people: the savers, where ``what`` is one level of a layout"""
+    offers: tuple[Offer, ...] = ()
+    """of the market, that are out for it"""
+    per_hour: Decimal | None = None
+    """that the cheapest of them cost, all machines together, in the currency of the worksheet"""
 
 
 def rejected(as_written: Trial, ruled_out: Sequence[RuledOut], options: Sequence[Trial], helps: Sequence[Remedy]) -> list[Rejection]:
@@ -51,13 +57,14 @@ def rejected(as_written: Trial, ruled_out: Sequence[RuledOut], options: Sequence
         records.append(_of_trial(name, as_written, 1, first.changes if first else None, first is not None and first.changes_training))
     for group in ruled_out:
         if isinstance(group.closest, Refusal):
-            records.append(_of_refusal(group, group.closest)._replace(level=group.level))
+            records.append(_of_refusal(group, group.closest)._replace(level=group.level, offers=group.offers, per_hour=group.per_hour))
             continue
         remedy: Mapping[str, object] | None = _smallest_change(group.closest, options)
         alters = remedy is None and bool(helps) and helps[0].changes_training
         if remedy is None and helps:
             remedy = helps[0].changes
-        records.append(_of_trial(group.what, group.closest, group.candidates, remedy, alters)._replace(level=group.level))
+        record = _of_trial(group.what, group.closest, group.candidates, remedy, alters)
+        records.append(record._replace(level=group.level, offers=group.offers, per_hour=group.per_hour))
     return records
 
 

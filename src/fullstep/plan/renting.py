@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import NamedTuple
 
 from fullstep.cost.bill import HOUR_SECONDS, Priced, priced, taking_of
 from fullstep.cost.chance import chance_within
@@ -18,6 +17,8 @@ from fullstep.offers.assumptions import assumed
 from fullstep.offers.currency import converted
 from fullstep.offers.market import Market, is_old
 from fullstep.offers.offer import Offer
+from fullstep.plan.rental import Rental, with_cost
+from fullstep.plan.trial import Trial
 from fullstep.plan.usage import UsageBounds, usage_of
 from fullstep.quantities import Bounds, cents
 
@@ -33,34 +34,6 @@ class Odds:
     wait_hours: float | None = None
     any_fabric: bool = False
     """several machines are taken without a known network between them, too"""
-
-
-class Rental(NamedTuple):
-    """Machines of one offer for one job."""
-
-    offer: Offer
-    machines: int
-    interruptible: bool
-    per_hour: Decimal
-    """of all machines, in the currency of the worksheet"""
-    per_million_tokens: Decimal | None
-    """by the likely time of a step alone; None: that is not known"""
-    cost: Cost | None
-    """None: the length of the run is not known"""
-    run_hours: Bounds | None
-    """from the order to the result of one run, waits included"""
-    in_time: float | None = None
-    """chance to end within the deadline; None: there is none, or not known"""
-    in_budget: float | None = None
-    """chance to stay within the budget"""
-    elsewhere: int = 0
-    """further offers of the same machine that cost more"""
-
-    @property
-    def name(self) -> str:
-        """In words: ``2 x aws us-east-1 p5.48xlarge, interruptible``."""
-        many = f"{self.machines} x " if self.machines > 1 else ""
-        return f"{many}{self.offer.name}{', interruptible' if self.interruptible else ''}"
 
 
 class Renter:
@@ -93,7 +66,13 @@ class Renter:
 
     def has_enough(self, offer: Offer, nodes: int) -> bool:
         """So many of its machines can work together."""
-        return (offer.machines is None or offer.machines >= nodes) and (nodes == 1 or self.odds.any_fabric or offer.network_gbit_s is not None)
+        joined = nodes == 1 or self.odds.any_fabric or offer.network_gbit_s is not None
+        return joined and (offer.machines is None or offer.machines >= nodes)
+
+    def lowest_per_hour(self, offers: Iterable[Offer], job: Job, nodes: int) -> Decimal | None:
+        """The least that so many machines of one of the offers cost for an hour, in the currency of the worksheet; None: no price."""
+        known = [self._per_hour(offer, kind, job) for offer in offers for kind in (False, True) if offer.price(kind) is not None]
+        return min(known) * nodes if known else None
 
     def cheapest(self, job: Job, answer: Answer, offers: Iterable[Offer]) -> Iterator[Rental]:
         """The cheapest on demand and the cheapest interruptible of offers for one job, as far as there are any."""
@@ -104,7 +83,9 @@ class Renter:
             if best is not None:
                 yield self._in_full(job, answer, best, usage)
 
-    def _rentals(self, job: Job, answer: Answer, offers: Sequence[Offer], usage: UsageBounds | None, interruptible: bool) -> Iterator[Rental]:
+    def _rentals(
+        self, job: Job, answer: Answer, offers: Sequence[Offer], usage: UsageBounds | None, interruptible: bool
+    ) -> Iterator[Rental]:
         """Each by its likely cost alone; of equal machines only the cheapest, as nothing else tells them apart."""
         groups: dict[tuple[object, ...], list[Offer]] = {}
         for offer in offers:
@@ -232,3 +213,9 @@ def _per_million_tokens(job: Job, answer: Answer, per_hour: Decimal) -> Decimal 
         return None
     tokens_per_hour = step.tokens_per_second_per_gpu.likely * job.machine.gpus * job.machine.nodes * HOUR_SECONDS
     return per_hour * _MILLION / Decimal(repr(tokens_per_hour))
+
+
+def with_rentals(trial: Trial, renter: Renter) -> Trial:
+    """The trial with what its machines cost where they are for rent, and its run with the cost of the first."""
+    rentals = tuple(renter.cheapest(trial.job, trial.answer, renter.offers_for(trial.job)))
+    return trial._replace(rentals=rentals, answer=with_cost(trial.answer, rentals[0])) if rentals else trial

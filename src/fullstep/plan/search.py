@@ -7,14 +7,18 @@ from itertools import chain
 from typing import NamedTuple
 
 from fullstep.job import Worksheet
+from fullstep.offers.currency import default_rates
+from fullstep.offers.market import Market
 from fullstep.plan.candidates import RuledOut, node_counts, search_machine, trimmed
+from fullstep.plan.choices import Choice, RentOrBuy, choices, not_beaten, rent_or_buy
 from fullstep.plan.layouts import layout_name, machine_words
-from fullstep.plan.market import search_cards
+from fullstep.plan.market import search_market
 from fullstep.plan.missing import Missing, missing_data
-from fullstep.plan.overall import NOTHING, PlanVerdict, overall
-from fullstep.plan.ranking import ranked
+from fullstep.plan.overall import NOTHING, PlanVerdict, market_verdict, overall
+from fullstep.plan.ranking import cheapest_first, ranked
 from fullstep.plan.rejections import Rejection, rejected
 from fullstep.plan.remedies import Remedy, remedies
+from fullstep.plan.renting import Renter, with_rentals
 from fullstep.plan.savers import level_words
 from fullstep.plan.scaling import ScalingRow, scaling
 from fullstep.plan.set_aside import Aside, rejected_for_time, set_aside, sifted
@@ -23,6 +27,7 @@ from fullstep.plan.trial import BUDGET, Size, Trial, Workbench
 
 _COUNTS_IN_BUDGET, _PER_COUNT, _COUNTS = 3, 60, 8
 """numbers of nodes for which a budget is enough; estimates for each one more; numbers of nodes that are searched at most"""
+_MARKET_BUDGET = 20_000
 _TRIMMED = 6
 """best options for which it is worth finding out which free savers they do not need"""
 
@@ -43,6 +48,16 @@ class Plan(NamedTuple):
     """what fits in memory, but ends too late, or is slower than fewer servers"""
     scaling: Sequence[ScalingRow] = ()
     """what each number of servers makes of it; empty where only one is considered"""
+    choices: Sequence[Choice] = ()
+    """of the market, by what one chooses for"""
+    not_beaten: Sequence[Trial] = ()
+    """of the market: the Pareto front"""
+    rent_or_buy: Sequence[RentOrBuy] = ()
+
+    @property
+    def is_market(self) -> bool:
+        """No machine is named, and the market was searched for one."""
+        return self.as_written.job.machine.usable_bytes is None
 
     @property
     def shown(self) -> Trial:
@@ -57,13 +72,14 @@ class _Searched(NamedTuple):
     ruled_out: dict[int, list[RuledOut]]
 
 
-def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None) -> Plan:
-    """Searches the worksheet's machine, or the catalogue where it names none.
+def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None, renter: Renter | None = None) -> Plan:
+    """Searches the worksheet's machine, or the market where it names none.
 
     Args:
         worksheet: what is wanted
         size: what sizes one completed job
         clock: what times what fits; without one, nothing is said of time
+        renter: what prices it; without one there is no market
 
     Raises:
         InputError: the worksheet as written is at fault
@@ -71,8 +87,34 @@ def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None) -> Plan:
     bench, timer = _workbench(worksheet, size), Timer(clock)
     as_written = timer(bench.as_written)
     if as_written.job.machine.usable_bytes is None and bench.may_change("machine.gpu"):
-        found = search_cards(bench, timer)
-        return _concluded(bench, timer, found.trials, sifted(found.trials).options, found.ruled_out)
+        market = Renter(Market((), {}, default_rates())) if renter is None else renter
+        return _of_market(Workbench(worksheet, size, _MARKET_BUDGET), timer, market)
+    made = _of_machine(bench, timer, as_written)
+    return made if renter is None else made._replace(options=[with_rentals(trial, renter) for trial in made.options])
+
+
+def _of_market(bench: Workbench, timer: Timer, renter: Renter) -> Plan:
+    found = search_market(bench, timer, renter)
+    as_written, options = timer(bench.as_written), cheapest_first(found.trials)
+    helps = [] if options or found.late or found.dear else _helps(bench, options, found.ruled_out)
+    late = Aside(cheapest_first(found.late))
+    by_memory = rejected(as_written, found.ruled_out, options, helps)
+    return Plan(
+        verdict=market_verdict(as_written, options, helps, late, cheapest_first(found.dear)),
+        as_written=as_written,
+        options=options,
+        rejected=[*found.without, *by_memory],
+        remedies=helps,
+        missing=missing_data(as_written.job),
+        spent=bench.spent,
+        aside=late if found.late else Aside(cheapest_first(found.dear)),
+        choices=choices(options),
+        not_beaten=not_beaten(options),
+        rent_or_buy=rent_or_buy(options),
+    )
+
+
+def _of_machine(bench: Workbench, timer: Timer, as_written: Trial) -> Plan:
     searched = _search_nodes(bench, timer)
     written = [as_written] if as_written.job.machine.nodes in searched.trials else []  # goal.max_nodes may leave it out
     options = ranked(chain(written, *searched.trials.values()))

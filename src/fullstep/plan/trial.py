@@ -11,6 +11,7 @@ from fullstep.errors import Fault, InputError
 from fullstep.job import Job, Worksheet, complete, edit
 from fullstep.ledger import Answer, Verdict
 from fullstep.plan.deadline import Ending
+from fullstep.plan.rental import Rental
 
 Size = Callable[[Job], Answer]
 """what sizes a completed job: the formulas, or in tests a function made by hand"""
@@ -33,6 +34,13 @@ class Trial(NamedTuple):
     seconds_per_token: float | None = None
     """likely time of the whole machine per useful token, by which trials are compared [s]. By the formulas also where a pilot measured the
     worksheet as written: a measured step of one beside estimated ones of the others says nothing of which is faster. None: not known"""
+    rentals: tuple[Rental, ...] = ()
+    """on whose machines, at what price: on demand before interruptible; empty: nobody was asked, or nobody has them"""
+
+    @property
+    def rental(self) -> Rental | None:
+        """The first of them."""
+        return self.rentals[0] if self.rentals else None
 
     @property
     def verdict(self) -> Verdict:

@@ -13,7 +13,7 @@ from fullstep.ledger import HOLDINGS, Answer, HostMemory, Instant, Memory, Timin
 from fullstep.report.timing_json import run_as_dict, step_as_dict, traffic_as_dict
 
 SCHEMA = 1
-_LATER = {"checkpoint": "checkpoints are not sized yet", "run.cost": "offers are not known yet"}
+_LATER = {"checkpoint": "checkpoints are not sized yet"}
 """parts of the contract that this version does not answer, and why"""
 _NOT_ASKED = dict.fromkeys(("step", "traffic", "run"), "not part of this answer")
 _lean = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import Any
 
 from fullstep import __version__
@@ -10,24 +11,41 @@ from fullstep.plan.rejections import Rejection
 from fullstep.plan.remedies import Remedy
 from fullstep.plan.search import Plan
 from fullstep.plan.trial import Trial
+from fullstep.report.cost_json import rent_or_buy_as_dict, rental_as_dict
 from fullstep.report.json import SCHEMA, answer_as_dict
 from fullstep.report.scaling import scaling_row_as_dict
 
 
-def plan_as_dict(plan: Plan) -> dict[str, Any]:
-    """All of a search. ``options`` best first, each with its complete worksheet; ``closest``: where all that fits ends too late."""
+def plan_as_dict(plan: Plan, today: date | None = None) -> dict[str, Any]:
+    """All of a search. ``options`` best first, each with its complete worksheet; ``closest``: where all that fits ends too late, or costs
+    too much. ``today``: by which prices are old, None: the day it is."""
+    day = today or datetime.now(tz=UTC).date()
     return {
         "schema": SCHEMA,
         "fullstep": __version__,
         "verdict": plan.verdict._asdict(),
-        "options": [_option(trial) for trial in plan.options],
-        "closest": _option(plan.shown) if plan.aside.trials and not plan.options else None,
+        "options": [_option(trial, day) for trial in plan.options],
+        "closest": _option(plan.shown, day) if plan.aside.trials and not plan.options else None,
+        **_market(plan),
         "scaling": [scaling_row_as_dict(row) for row in plan.scaling],
         "rejected": [_rejection(out) for out in plan.rejected],
         "remedies": [_remedy(remedy) for remedy in plan.remedies],
         "worksheet": plan.as_written.worksheet.as_dict(),
         "missing": [missing._asdict() for missing in plan.missing],
         "estimates": plan.spent,
+    }
+
+
+def _market(plan: Plan) -> dict[str, Any]:
+    """Of a search over the market, by places in ``options``: ``choices`` by what one chooses for, ``pareto`` what no other beats."""
+    if not plan.is_market:
+        return {}
+    places = {id(trial): place for place, trial in enumerate(plan.options)}
+    currency = plan.as_written.job.goal.currency
+    return {
+        "choices": [{"labels": list(choice.labels), "option": places.get(id(choice.trial))} for choice in plan.choices],
+        "pareto": [places[id(trial)] for trial in plan.not_beaten if id(trial) in places],
+        "rent_or_buy": [rent_or_buy_as_dict(row, currency) for row in plan.rent_or_buy],
     }
 
 
@@ -41,13 +59,18 @@ def largest_as_dict(found: Largest) -> dict[str, Any]:
         "value": found.value,
         "next_value": found.next_value,
         "note": found.note,
-        "option": None if found.trial is None else _option(found.trial),
+        "option": None if found.trial is None else _option(found.trial, None),
         "remedies": [_remedy(remedy) for remedy in found.remedies],
     }
 
 
-def _option(trial: Trial) -> dict[str, Any]:
-    return {**answer_as_dict(trial.answer), "worksheet": trial.worksheet.as_dict(), "changes": dict(trial.changes)}
+def _option(trial: Trial, today: date | None) -> dict[str, Any]:
+    """An answer with its worksheet, and where it is for rent ``offer``, the first of ``offers``."""
+    option = {**answer_as_dict(trial.answer), "worksheet": trial.worksheet.as_dict(), "changes": dict(trial.changes)}
+    if today is None:
+        return option
+    rentals = [rental_as_dict(rental, trial.job.goal.currency, today) for rental in trial.rentals]
+    return {**option, "offer": rentals[0] if rentals else None, "offers": rentals}
 
 
 def _rejection(out: Rejection) -> dict[str, Any]:
@@ -61,6 +84,7 @@ def _rejection(out: Rejection) -> dict[str, Any]:
         "changes_training": out.changes_training,
         "count": out.candidates,
         "detail": out.detail,
+        **({"offers": [offer.name for offer in out.offers]} if out.offers else {}),
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 from fullstep.plan.confirm import why_untraced
 from fullstep.plan.deadline import hours_words
@@ -13,7 +14,8 @@ from fullstep.plan.savers import change_words
 from fullstep.plan.search import Plan, option_words
 from fullstep.plan.timer import step_seconds
 from fullstep.plan.trial import Trial
-from fullstep.quantities import Bounds
+from fullstep.quantities import CURRENCIES, Bounds, money
+from fullstep.report.cost_text import cost_lines, market_lines
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
 from fullstep.report.scaling import scaling_lines
@@ -28,9 +30,10 @@ _SHOWN = 8
 """options and rejections that are worth a line each; the rest is counted"""
 
 
-def plan_text(plan: Plan, paper: Paper) -> str:
-    """The whole report on a search."""
+def plan_text(plan: Plan, paper: Paper, today: date | None = None) -> str:
+    """The whole report on a search; ``today``: by which prices are old, None: the day it is."""
     best = plan.shown
+    day = today or datetime.now(tz=UTC).date()
     verdict = plan.verdict
     lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(best.job), indent=0)]
     ink = _INK.get(verdict.answer, "green")
@@ -41,8 +44,9 @@ def plan_text(plan: Plan, paper: Paper) -> str:
     lines += ["", *instants_lines(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)
     lines += timing_lines(best.job, best.answer, paper)
+    lines += cost_lines(best.rentals, best.job.goal.currency, paper, day)
     lines += scaling_lines(plan.scaling, paper)
-    lines += card_lines(plan.options, paper) if plan.as_written.job.machine.usable_bytes is None else option_lines(plan.options, paper)
+    lines += market_lines(plan, paper, day) if plan.is_market else option_lines(plan.options, paper)
     lines += remedy_lines(plan.remedies, paper)
     lines += rejection_lines(plan.rejected, paper)
     for number, missing in enumerate(plan.missing):
@@ -85,22 +89,10 @@ def _witness_words(trial: Trial) -> str:
     return f" · {trial.answer.memory.evidence}" + (f" ({why})" if why else "")
 
 
-def card_lines(options: Sequence[Trial], paper: Paper) -> list[str]:
-    """For a worksheet that names no card: the cards by the smallest number of them that fits in one node, least memory first."""
-    lines: list[str] = []
-    for fits in (True, False):
-        for count in sorted({trial.job.machine.gpus for trial in options if trial.fits is fits}):
-            cards = [trial.job.machine.card for trial in options if trial.job.machine.gpus == count and trial.fits is fits]
-            names = [card.key + ("" if card.reported_bytes is not None else "~") for card in cards if card is not None]
-            lines += paper.entry(f"{count} GPU{'s' if count > 1 else ''}{'' if fits else ', tight'}", ", ".join(names))
-    guessed = any(trial.job.machine.card is not None and trial.job.machine.card.reported_bytes is None for trial in options)
-    return lines + (paper.entry("~", "memory guessed from the marketing size") if guessed else [])
-
-
 def rejection_lines(rejections: Sequence[Rejection], paper: Paper) -> list[str]:
     """What does not fit and why, grouped; the levels of one layout in one line."""
     lines: list[str] = []
-    groups = [list(group) for _, group in groupby(rejections, key=_layout_of)]
+    groups = _grouped(rejections)
     for number, group in enumerate(groups[:_SHOWN]):
         lines += paper.entry("Not" if number == 0 else "", rejection_words(group))
     if len(groups) > _SHOWN:
@@ -109,10 +101,21 @@ def rejection_lines(rejections: Sequence[Rejection], paper: Paper) -> list[str]:
     return lines
 
 
+def _grouped(rejections: Sequence[Rejection]) -> list[list[Rejection]]:
+    """Those with the same reason together, in the order of the first of each."""
+    found: dict[tuple[object, ...], list[Rejection]] = {}
+    for out in rejections:
+        found.setdefault(_layout_of(out), []).append(out)
+    return list(found.values())
+
+
 def _layout_of(out: Rejection) -> tuple[object, ...]:
-    """What rejections in one line have in common: the layout and what ran out, or the deadline; one without levels stands alone."""
-    if out.limit == "time":
+    """What rejections in one line have in common: the layout and what ran out, the deadline, the budget, what cards cannot do; one without
+    levels stands alone."""
+    if out.limit in ("time", "budget"):
         return (out.limit, out.available)
+    if out.offers and out.limit == "support":
+        return (out.limit, out.detail)
     known = out.level and out.needed is not None and out.available is not None
     return (out.what.removesuffix(f", {out.level}"), out.limit, out.available) if known else (id(out),)
 
@@ -120,9 +123,11 @@ def _layout_of(out: Rejection) -> tuple[object, ...]:
 def rejection_words(group: Sequence[Rejection]) -> str:
     """One reason in one sentence: of a layout with all its levels, or of one rejection. The last level needs least."""
     out = group[-1]
-    if out.limit == "time":
+    if out.limit in ("time", "budget"):
         return _late_words(group)
-    if out.limit == "network" or out.needed is None or out.available is None:
+    if out.limit == "support" and len(group) > 1:
+        return f"{', '.join(each.what for each in group)}: {out.detail}"
+    if out.limit in ("network", "budget", "availability") or out.needed is None or out.available is None:
         return f"{out.what}: {out.detail}{_remedy_words(out, 'would be faster')}"
     what = "host memory " if out.limit == "host_memory" else ""
     count = sum(each.candidates for each in group)
@@ -135,13 +140,24 @@ def rejection_words(group: Sequence[Rejection]) -> str:
 
 
 def _late_words(group: Sequence[Rejection]) -> str:
-    """Layouts that end too late: the first of them with their hours, the rest counted. The first ends first."""
-    first = group[0]
-    told = [f"{out.what} {out.needed or 0:,.1f} h" for out in group[:_LATE_SHOWN]]
-    told += [f"{len(group) - _LATE_SHOWN} more"] if len(group) > _LATE_SHOWN else []
+    """What ends too late or costs too much: the nearest with their figures, the rest counted."""
+    known = sorted((out for out in group if out.needed is not None), key=lambda out: out.needed or 0.0)
+    if not known:
+        return f"{group[0].what}: {group[0].detail}"
+    first, is_time = known[0], group[0].limit == "time"
+    shown = [f"{out.what} {_limited(out.needed or 0.0, out)}" for out in known[:_LATE_SHOWN]]
+    told = [*shown, f"{len(group) - len(shown)} more"] if len(group) > len(shown) else shown
     count = sum(out.candidates for out in group)
-    there = f"{first.available or 0:,.4g} h there" + (f", {count} candidates" if count > 1 else "")
-    return f"too late: {', '.join(told)}; {there}{_remedy_words(first, 'would end in time')}"
+    there = f"{_limited(first.available or 0.0, first)} there" + (f", {count} candidates" if count > 1 else "")
+    would = _remedy_words(first, "would end in time") if is_time else ""
+    return f"{'too late' if is_time else 'over the budget'}: {', '.join(told)}; {there}{would}"
+
+
+def _limited(amount: float, out: Rejection) -> str:
+    """Hours, or money."""
+    if out.unit == "hours":
+        return f"{amount:,.4g} h" if amount == out.available else f"{amount:,.1f} h"
+    return next((money(Decimal(repr(amount)), currency) for currency in CURRENCIES if currency == out.unit), f"{amount:,.2f}")
 
 
 def _remedy_words(out: Rejection, would: str = "would fit") -> str:

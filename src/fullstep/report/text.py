@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fullstep.job import Settings
@@ -15,6 +16,7 @@ from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDIC
 
 if TYPE_CHECKING:
     from fullstep.plan.remedies import Remedy
+    from fullstep.plan.rental import Rental
 
 _MEMORY_SECTIONS = ("model", "method", "precision", "optimizer", "batch", "step", "layout")
 _OBVIOUS = ("method.kind", "method.objective", "layout.strategy", "layout.shards", "step.framework_version", "layout.loading")
@@ -32,7 +34,7 @@ _NEEDED = (
 _STARTS = {"fits": "It fits", "tight": "Tight", "does_not_fit": "Does not fit", "unknown": "Not decidable"}
 
 
-def answer_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[Remedy] = ()) -> str:
+def answer_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[Remedy] = (), rentals: Sequence[Rental] = ()) -> str:
     """The whole report on one worksheet as written.
 
     Args:
@@ -40,6 +42,7 @@ def answer_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[
         answer: what it was answered with
         paper: how to print
         remedies: single changes that would make it fit, best first
+        rentals: of its machines, on demand before interruptible
     """
     lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(job), indent=0)]
     lines += ["", *verdict_lines(job, answer, paper), ""]
@@ -47,6 +50,10 @@ def answer_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[
     lines += ["", *instants_lines(answer, paper), ""]
     lines += other_lines(job, answer, paper)
     lines += timing_lines(job, answer, paper)
+    if rentals:
+        from fullstep.report.cost_text import cost_lines  # noqa: PLC0415 (only what has a price pays for it)
+
+        lines += cost_lines(rentals, job.goal.currency, paper, datetime.now(tz=UTC).date())
     lines += remedy_lines(remedies, paper)
     lines += closing_lines(answer, paper)
     return paper.finish(lines)
@@ -143,7 +150,7 @@ def closing_lines(answer: Answer, paper: Paper) -> list[str]:
         lines += paper.entry("Beware" if number == 0 else "", f"{text} ({code})")
     lines += assumed_lines(answer, paper)
     known = dict(answer.timing.open) if answer.timing is not None else {}
-    lines += paper.entry("Open", " · ".join([*(f"{part}: {why}" for part, why in known.items()), "checkpoint and cost: not modelled yet"]))
+    lines += paper.entry("Open", " · ".join([*(f"{part}: {why}" for part, why in known.items()), "checkpoint: not modelled yet"]))
     return lines + paper.entry("Sure?", sureness(answer))
 
 

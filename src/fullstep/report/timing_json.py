@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fullstep.ledger import Flop, Run, StepTime, Traffic
+from fullstep.report.cost_json import bill_line_as_dict, cost_as_dict
 
 
 def step_as_dict(step: StepTime | None, flop: Sequence[Flop] = ()) -> dict[str, Any] | None:
@@ -40,7 +41,7 @@ def traffic_as_dict(traffic: Traffic | None) -> dict[str, Any] | None:
 
 
 def run_as_dict(run: Run | None) -> dict[str, Any] | None:
-    """The object ``run``; what it costs is not known yet."""
+    """The object ``run``."""
     if run is None:
         return None
     return {
@@ -48,6 +49,6 @@ def run_as_dict(run: Run | None) -> dict[str, Any] | None:
         "seconds": run.seconds.as_dict(),
         "evaluation_seconds": run.evaluation_seconds.as_dict(),
         "checkpoint_seconds": None if run.checkpoint_seconds is None else run.checkpoint_seconds.as_dict(),
-        "cost": None,
-        "bill": None,
+        "cost": None if run.cost is None else cost_as_dict(run.cost),
+        "bill": None if run.cost is None else [bill_line_as_dict(line, run.cost.bill.currency) for line in run.cost.bill.lines],
     }

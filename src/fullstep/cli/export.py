@@ -1,0 +1,113 @@
+"""Launch files of a worksheet for SkyPilot, dstack, Slurm or torchrun: a few measured steps first, then the run, which resumes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK
+from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
+from fullstep.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from fullstep.formats import LaunchFile
+    from fullstep.ledger import Answer
+
+_TOOLS = ("skypilot", "dstack", "slurm", "torchrun")
+_GIB = 2**30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("--to", required=True, choices=_TOOLS, help="the tool that launches")
+    parser.add_argument("--output", metavar="FILE", help="a new file, or a folder (dstack: always a folder); else standard output")
+    parser.add_argument("--force", action="store_true", help="overwrite files that are there")
+    run = parser.add_argument_group("what is run")
+    run.add_argument("--command", metavar="LINE", help='what stands behind torchrun, like "train.py --config my.yaml"')
+    run.add_argument("--measure", metavar="LINE", help="for a few steps: a whole line, arguments (--measure=--max_steps=3), or none")
+    run.add_argument("--setup", metavar="LINE", help="a line that installs what it needs (requirements.txt, where there is one)")
+    run.add_argument("--checkpoints", metavar="PLACE", help="a bucket (skypilot), a volume (dstack) or an absolute path")
+    run.add_argument("--max-hours", type=_hours, metavar="X", help="limit of the run (goal.finish_within_hours)")
+    offer = parser.add_argument_group("what it runs on")
+    offer.add_argument("--interruptible", action="store_true", help="spot capacity: recovered, queued again or retried by the tool")
+    offer.add_argument("--provider", metavar="NAME", help="like aws")
+    offer.add_argument("--region", metavar="NAME", help="like us-east-1")
+    offer.add_argument("--instance", metavar="NAME", help="like p5.48xlarge")
+    offer.add_argument("--price-per-hour", metavar="USD", help="of one node; dstack takes nothing dearer")
+    add_worksheet_arguments(parser)
+
+
+def _hours(text: str) -> float:
+    """A number above 0."""
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours <= 10**6:
+        raise argparse.ArgumentTypeError(f"{text}; allowed: hours above 0 and up to 1,000,000")
+    return hours
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the files and returns the exit code: 3 where the worksheet does not fit, which their heads say too."""
+    from fullstep.api.answer import answer_of  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.formats import TOOLS, launch_from  # noqa: PLC0415
+    from fullstep.job import complete  # noqa: PLC0415
+
+    job = complete(worksheet_from(arguments))
+    answer = answer_of(job)
+    traffic = None if answer.timing is None else answer.timing.traffic
+    rate = None if traffic is None else traffic.required_gbit_s_per_node
+    launch = launch_from(
+        job, command=arguments.command, measure=arguments.measure, setup=arguments.setup, interruptible=arguments.interruptible,
+        provider=arguments.provider, region=arguments.region, instance=arguments.instance, price_per_hour=arguments.price_per_hour,
+        checkpoints=arguments.checkpoints, max_hours=arguments.max_hours, network_gbit_s=None if rate is None else rate.likely,
+        host_gib=ceil(answer.host.memory_peak_bytes / _GIB), notes=_notes(answer, job.machine.nodes),
+    )  # fmt: skip
+    files = TOOLS[arguments.to](launch)
+    if arguments.output is None:
+        sys.stdout.write(_one_text(files))
+    else:
+        for path in _write(files, Path(arguments.output), arguments.force):
+            sys.stderr.write(f"{path}\n")
+    return EXIT_DOES_NOT_FIT if "does_not_fit" in (answer.memory.verdict, answer.host.verdict) else EXIT_OK
+
+
+def _notes(answer: Answer, nodes: int) -> tuple[str, ...]:
+    """What the heads of the files say of the estimate."""
+    memory, traffic = answer.memory, None if answer.timing is None else answer.timing.traffic
+    usable = "unknown" if memory.usable_bytes is None else f"{memory.usable_bytes / _GIB:.1f} GiB"
+    words = memory.verdict.replace("_", " ")
+    needed = f"Memory: {memory.needed_bytes.likely / _GIB:.1f} GiB needed of {usable} usable per GPU: {words} ({memory.evidence})"
+    if nodes == 1 or (traffic is not None and traffic.required_gbit_s_per_node is not None):
+        return (needed,)
+    return needed, f"Network: {'not known' if traffic is None else traffic.why_no_rate or 'not known'}"
+
+
+def _one_text(files: tuple[LaunchFile, ...]) -> str:
+    """As it is; several files with their names between them."""
+    if len(files) == 1:
+        return files[0].text
+    return "---\n".join(f"# {file.name}\n{file.text}" for file in files)
+
+
+def _write(files: tuple[LaunchFile, ...], output: Path, force: bool) -> list[Path]:
+    """The paths that were written: all of them, or none where one is there already."""
+    whole = len(files) > 1 or output.is_dir()
+    paths = [output / file.name for file in files] if whole else [output]
+    there = [] if force else [Fault(str(path), "a file is there already", "a new file, or --force") for path in paths if path.exists()]
+    if there:
+        raise InputError(*there)
+    try:
+        if whole:
+            output.mkdir(exist_ok=True)
+        for path, file in zip(paths, files, strict=True):
+            with path.open("w" if force else "x", encoding="utf-8") as sheet:
+                sheet.write(file.text)
+    except OSError as error:
+        allowed = "a folder, or a name for a new one" if whole else "a file in a folder that is there"
+        raise InputError(Fault(str(output), f"cannot be written: {error.strerror}", allowed)) from None
+    return paths

@@ -1,0 +1,1 @@
+"""Prices of today, fetched provider by provider: one that is broken, slow or talks nonsense is reported and harms no other."""

@@ -1,0 +1,153 @@
+"""The fastest layout that fits on machines of one kind, found with few estimates: a market has more than a hundred kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from typing import NamedTuple
+
+from fullstep.hardware import Card
+from fullstep.job import Job
+from fullstep.plan.candidates import LAYOUT_DETAILS, batch_changes, indivisible, keeps_training, row_splits, strategies_for
+from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
+from fullstep.plan.timer import Timer
+from fullstep.plan.trial import Refusal, Trial, Workbench, verdict_order
+
+_ON_GPU = LEVELS[:3]
+"""nothing leaves the GPU"""
+_LAST_RESORTS = LEVELS[3:]
+_TRIED = ("single", "ddp", "zero2", "hsdp", "fsdp")
+"""by traffic; the others lie between these in what they need and what they cost. ZeRO-3 is asked where parameters are offloaded"""
+
+
+class _Place(NamedTuple):
+    """A kind of machine in a search."""
+
+    bench: Workbench
+    machine: Mapping[str, object]
+    """its worksheet keys"""
+    job: Job
+    """the worksheet's, on it"""
+    strategies: Sequence[str]
+    free: Mapping[str, object]
+    rows: Sequence[tuple[int, int]]
+    """(micro-batch, rows per rank), ascending"""
+
+    def trial(self, strategy: str, level: Level, rows: tuple[int, int] | None = None) -> Trial | Refusal:
+        """One candidate, with all free savers."""
+        layout = {"layout.strategy": strategy, **dict.fromkeys(LAYOUT_DETAILS)}
+        changes: Changes = {**self.machine, **layout, **batch_changes(*(rows or self.rows[0])), **level_changes(level)}
+        tried = self.bench.try_out({**changes, **self.free})
+        return self.bench.try_out(changes) if isinstance(tried, Refusal) else tried
+
+
+def best_on(bench: Workbench, timer: Timer, card: Card, machine: Mapping[str, object]) -> Trial | Refusal:
+    """The fastest of the candidates that fit, timed; else the one that is tight, else the one that needs least, or why all are refused.
+
+    Args:
+        bench: of the worksheet, which names no machine
+        timer: times what fits
+        card: of the machine
+        machine: its worksheet keys: gpu, gpus, nodes, and the network where there are several
+    """
+    place = _place(bench, card, machine)
+    if isinstance(place, Refusal):
+        return place
+    found = list(_candidates(place))
+    fitting = [timer(trial) for trial in found if isinstance(trial, Trial) and trial.fits]
+    if fitting:
+        return min(fitting, key=lambda trial: (trial.may_be_late, trial.seconds_per_token or inf))
+    closest = min((trial for trial in found if isinstance(trial, Trial)), key=_need, default=None)
+    if closest is None:
+        return next(trial for trial in found if isinstance(trial, Refusal))
+    return timer(closest) if closest.verdict != "does_not_fit" else closest
+
+
+def _need(trial: Trial) -> tuple[int, float]:
+    return verdict_order(trial.verdict), trial.answer.memory.needed_bytes.likely
+
+
+def _place(bench: Workbench, card: Card, machine: Mapping[str, object]) -> _Place | Refusal:
+    written = bench.as_written.job
+    gpus, nodes = int(str(machine["machine.gpus"])), int(str(machine["machine.nodes"]))
+    job = replace(written, machine=replace(written.machine, card=card, gpus=gpus, nodes=nodes))
+    names = [name for name in _TRIED if name in strategies_for(job, nodes) and (name == "single") is (gpus * nodes == 1)]
+    if not bench.may_change("layout.strategy") or not names:
+        names = [written.layout.strategy]
+    savers = {key: value for key, value in free_savers(job).items() if bench.may_change(key)}
+    layout = job.layout
+    ranks = max(1, gpus * nodes // (layout.tensor * layout.pipeline * layout.context))
+    rows = _rows(bench, ranks)
+    return _Place(bench, machine, job, names, savers, rows) if rows else Refusal(machine, indivisible(_rows_of(written), ranks))
+
+
+def _rows_of(job: Job) -> int:
+    """Of one optimizer step."""
+    return job.batch.micro_batch * job.batch.accumulation * job.layout.data_parallel
+
+
+def _rows(bench: Workbench, ranks: int) -> list[tuple[int, int]]:
+    """Micro-batches with the rows that a rank has: those of the worksheet divided over the ranks; where they cannot be, and the worksheet
+    does not say how many they are over all ranks, as many on each rank as it states for one GPU."""
+    job = bench.as_written.job
+    rows = _rows_of(job)
+    if rows % ranks and bench.worksheet.stated("batch.global_rows") is None:
+        rows *= ranks
+    return [(size, rows // ranks) for size in row_splits(rows, ranks, job, bench)]
+
+
+def _candidates(place: _Place) -> Iterator[Trial | Refusal]:
+    """What needs least first; where that fits, each level of savers from the fastest on, with less traffic than the level before."""
+    least = place.trial(place.strategies[-1], _ON_GPU[-1])
+    if isinstance(least, Refusal) or least.verdict != "fits":
+        yield least
+        yield from _last_resorts(place)
+        return
+    left = list(place.strategies)
+    for level in _ON_GPU:
+        for index, strategy in enumerate(left):
+            trial = place.trial(strategy, level)
+            if isinstance(trial, Trial) and trial.fits and keeps_training(place.bench.as_written.job, trial.job):
+                yield _most_rows(place, strategy, level, trial)
+                left = left[:index]
+                break
+        if not left:
+            return
+
+
+def _most_rows(place: _Place, strategy: str, level: Level, smallest: Trial) -> Trial:
+    """With the largest micro-batch that fits, by bisection."""
+    best, low, high = smallest, 0, len(place.rows) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        trial = place.trial(strategy, level, place.rows[middle])
+        if isinstance(trial, Trial) and trial.fits:
+            best, low = trial, middle
+        else:
+            high = middle - 1
+    return best
+
+
+def _last_resorts(place: _Place) -> Iterator[Trial | Refusal]:
+    """What gives up speed for memory, the mildest first, until one fits."""
+    for level in _LAST_RESORTS:
+        for strategy in _for_level(level, place):
+            trial = place.trial(strategy, level, (place.rows[0][1],) * 2 if level.in_backward else None)
+            if isinstance(trial, Trial) and keeps_training(place.bench.as_written.job, trial.job):
+                yield trial
+                if trial.fits:
+                    return
+
+
+def _for_level(level: Level, place: _Place) -> Sequence[str]:
+    """ZeRO offloads optimizers alone, FSDP and ZeRO-3 together with parameters; a step inside backward leaves no gradient to reduce."""
+    if not place.bench.may_change("layout.strategy"):
+        return place.strategies
+    if level.in_backward:
+        return [name for name in place.strategies if name in ("single", "fsdp")] if place.job.method.kind == "full" else []
+    if level.offload == 1:
+        return place.strategies[-1:]
+    known = strategies_for(place.job, place.job.machine.nodes)
+    wanted = ("zero2",) if level.offload == 2 else ("zero3", "fsdp")
+    return [name for name in wanted if name in known][:1]

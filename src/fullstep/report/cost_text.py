@@ -1,0 +1,206 @@
+"""What it costs, for the terminal: the bill line by line, other offers, why not the cheaper ones, whether to buy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+from decimal import Decimal
+
+from fullstep.ledger import Bill, BillLine, Cost
+from fullstep.offers.market import OLD_AFTER_DAYS
+from fullstep.offers.offer import PRICE_KIND_WORDS
+from fullstep.plan.layouts import layout_name, machine_words
+from fullstep.plan.rejections import Rejection
+from fullstep.plan.rental import Rental
+from fullstep.plan.savers import level_words
+from fullstep.plan.search import Plan
+from fullstep.plan.trial import Trial
+from fullstep.quantities import Bounds, Currency, cents, money
+from fullstep.report.paper import Paper
+from fullstep.report.wording import VERDICTS
+
+_SHOWN = 10
+_CHEAPER_SHOWN = 5
+_NEAR_ZERO = Decimal("0.005")
+
+
+def cost_lines(rentals: Sequence[Rental], currency: Currency, paper: Paper, today: date) -> list[str]:
+    """What the run costs on each of its rentals, and the bill of the first."""
+    lines: list[str] = []
+    for number, rental in enumerate(rentals):
+        lines += paper.entry("" if number else "Cost", rental_words(rental, currency, today))
+    cost = rentals[0].cost if rentals else None
+    return lines if cost is None else lines + bill_lines(cost.bill, paper)
+
+
+def rental_words(rental: Rental, currency: Currency, today: date) -> str:
+    """One rental in a sentence: cost with its bounds, where, by which price, and what to expect."""
+    price = rental.offer.price(rental.interruptible)
+    kind = "" if price is None else f", {PRICE_KIND_WORDS[price.kind]}"
+    seen = "" if rental.offer.is_own else f" of {rental.offer.captured_on}{old_mark(rental, today)}"
+    rent = f"{money(rental.per_hour, currency)} an hour{kind}{seen}"
+    if rental.cost is None:
+        each = rental.per_million_tokens
+        return f"{rental.name}: {rent}" + ("" if each is None else f" · {money(each, currency)} per million tokens of training")
+    return f"{cost_words(rental.cost, currency)} at {rental.name}: {rent}{_expected_words(rental)}{_chance_words(rental)}"
+
+
+def old_mark(rental: Rental, today: date) -> str:
+    """How old the price is, where it is too old to trust unmarked."""
+    days = (today - rental.offer.captured_on).days
+    return f", {days} days old" if days > OLD_AFTER_DAYS and not rental.offer.is_own else ""
+
+
+def _old_sign(rental: Rental, today: date) -> str:
+    return " †" if old_mark(rental, today) else ""
+
+
+def cost_words(cost: Cost, currency: Currency) -> str:
+    """Likely, with the bounds; a plus where the bill has lines that are not known.
+
+    >>> one = Decimal(150)
+    >>> cost_words(Cost(Decimal(120), one, None, Bill("USD", ()), Bounds.exact(1), 0.0, one), "USD")
+    '$150 ($120 to no end)'
+    """
+    plus = "+" if cost.bill.unknown else ""
+    high = "to no end" if cost.high is None else f"to {money(cost.high, currency)}"
+    span = f" ({money(cost.low, currency)} {high})" if cost.high is None or cents(cost.low) != cents(cost.high) else ""
+    return f"{money(cost.likely, currency)}{plus}{span}"
+
+
+def _expected_words(rental: Rental) -> str:
+    if rental.cost is None or rental.run_hours is None:
+        return ""
+    words = f" · {_hours(rental.run_hours)} from order to result"
+    if rental.interruptible:
+        spread = money(rental.cost.deviation, rental.cost.bill.currency)
+        words += f" · {rental.cost.interruptions:,.1f} interruptions expected (standard deviation {spread})"
+    return words
+
+
+def _chance_words(rental: Rental) -> str:
+    known = ((rental.in_time, "to end in time"), (rental.in_budget, "to stay within the budget"))
+    return "".join(f" · {100 * chance:.0f} % {what}" for chance, what in known if chance is not None)
+
+
+def bill_lines(bill: Bill, paper: Paper) -> list[str]:
+    """The bill as a table; what is not known says so and gives its unit price where there is one."""
+    lines = []
+    for line in bill.lines:
+        if line.amount is not None and abs(line.amount) < _NEAR_ZERO and not line.note:
+            continue
+        left = f"    {line.what:<34}{_quantity(line):>14} {line.unit:<10}"
+        left += f"{_unit_price(line, bill.currency):>12}{_amount(line, bill.currency):>12}"
+        lines.append(left + (f"  {line.note}" if line.note and len(left) + len(line.note) + 2 <= paper.width else ""))
+    unknown = "+ what is unknown" if bill.unknown else ""
+    return [*lines, f"    {'total':<34}{'':>14} {'':<10}{'':>12}{money(bill.total, bill.currency):>12} {unknown}"]
+
+
+def _quantity(line: BillLine) -> str:
+    return "unknown" if line.quantity is None else f"{line.quantity:,.2f}"
+
+
+def _unit_price(line: BillLine, currency: Currency) -> str:
+    return "unknown" if line.unit_price is None else "free" if line.unit_price == 0 else f"x {money(line.unit_price, currency)}"
+
+
+def _amount(line: BillLine, currency: Currency) -> str:
+    return "unknown" if line.amount is None else money(cents(line.amount), currency)
+
+
+def market_lines(plan: Plan, paper: Paper, today: date) -> list[str]:
+    """The answers by what one chooses for, the cheapest of the others, and how old the prices are."""
+    named = {id(choice.trial) for choice in plan.choices}
+    lines: list[str] = []
+    for number, choice in enumerate(plan.choices):
+        label = ", ".join(choice.labels)
+        chances = "" if choice.trial.rental is None else _chance_words(choice.trial.rental)
+        lines += paper.entry("" if number else "Choose", f"{label}: {option_on_offer(choice.trial, today)}{chances}")
+    others = [trial for trial in plan.options if id(trial) not in named]
+    front = {id(trial) for trial in plan.not_beaten}
+    for number, trial in enumerate(others[:_SHOWN]):
+        mark = " *" if id(trial) in front else ""
+        lines += paper.entry("" if number else "Also", option_on_offer(trial, today) + mark)
+    if len(others) > _SHOWN:
+        lines += paper.entry("", f"and {len(others) - _SHOWN} more (--json lists all)")
+    if others:
+        signs = "* no other is cheaper, faster and interrupted less; + and what is unknown"
+        lines += paper.entry("Ranked by", f"fits, in time, within the budget; then likely cost. {signs}")
+    return lines + _cheaper_lines(plan, paper) + _buy_lines(plan, paper) + _age_lines(plan.options, paper, today)
+
+
+def option_on_offer(trial: Trial, today: date) -> str:
+    """One option in a line: cost, time, machine, layout, seller."""
+    rental, job = trial.rental, trial.job
+    if rental is None:
+        return machine_words(job)
+    currency = job.goal.currency
+    note = "" if trial.fits else f" ({VERDICTS[trial.verdict]})"
+    layout = ", ".join(filter(None, ("" if job.layout.strategy == "single" else layout_name(job.layout), level_words(job))))
+    cards = rental.offer.cards
+    form = f" (form not said: {' or '.join(card.key for card in cards)})" if len(cards) > 1 else ""
+    where = f"{machine_words(job)}{form}{note}{', ' if layout else ''}{layout} · {rental.name}"
+    more = f" and {rental.elsewhere} dearer places" if rental.elsewhere > 1 else ""
+    if rental.cost is None or rental.run_hours is None:
+        each = "" if rental.per_million_tokens is None else f"{money(rental.per_million_tokens, currency)} per million tokens, "
+        return f"{each}{money(rental.per_hour, currency)} an hour · {where}{more}{_old_sign(rental, today)}"
+    return f"{cost_words(rental.cost, currency)}, {_hours(rental.run_hours)} · {where}{more}{_old_sign(rental, today)}"
+
+
+def _hours(hours: Bounds) -> str:
+    """Low to high.
+
+    >>> _hours(Bounds(1.04, 2, 3)), _hours(Bounds.exact(120))
+    ('1.0-3.0 h', '120 h')
+    """
+    digits = 1 if hours.likely < 100 else 0
+    low, high = f"{hours.low:,.{digits}f}", f"{hours.high:,.{digits}f}"
+    return f"{low} h" if low == high else f"{low}-{high} h"
+
+
+def _cheaper_lines(plan: Plan, paper: Paper) -> list[str]:
+    """Why not a machine that is cheaper by the hour than the best option."""
+    best = plan.options[0].rental if plan.options else None
+    if best is None:
+        return []
+    known = [(out.per_hour, out) for out in plan.rejected if out.per_hour is not None]
+    found = sorted((pair for pair in known if pair[0] < best.per_hour), key=lambda pair: pair[0])
+    currency = plan.as_written.job.goal.currency
+    lines: list[str] = []
+    for number, (price, out) in enumerate(found[:_CHEAPER_SHOWN]):
+        text = f"{out.what} from {money(price, currency)} an hour ({len(out.offers)} offers): {_why(out)}"
+        lines += paper.entry("" if number else "Not cheaper", text)
+    if len(found) > _CHEAPER_SHOWN:
+        lines += paper.entry("", f"and {len(found) - _CHEAPER_SHOWN} more kinds of machines that are cheaper by the hour (see Not)")
+    return lines
+
+
+def _why(out: Rejection) -> str:
+    if out.limit == "memory" and out.needed is not None and out.available is not None:
+        return f"{out.needed / 2**30:,.1f} GiB needed {out.detail}, {out.available / 2**30:,.1f} there"
+    return out.detail.rstrip(".")
+
+
+def _buy_lines(plan: Plan, paper: Paper) -> list[str]:
+    currency = plan.as_written.job.goal.currency
+    lines: list[str] = []
+    for number, row in enumerate(plan.rent_or_buy):
+        if row.pays_from_hours is None:
+            verdict = "buying never pays: running it costs as much as the rent"
+        else:
+            verdict = f"buying pays from {row.pays_from_hours:,.0f} hours of work on"
+        rent = f"{row.rented} at {money(row.rent_per_hour, currency)} an hour"
+        lines += paper.entry("" if number else "Rent or buy", f"{row.bought.name} beside {rent}: {verdict}")
+    return lines
+
+
+def _age_lines(options: Iterable[Trial], paper: Paper, today: date) -> list[str]:
+    rented = (trial.rental.offer for trial in options if trial.rental is not None)
+    ages = sorted((today - offer.captured_on).days for offer in rented if not offer.is_own)
+    if not ages or ages[-1] <= OLD_AFTER_DAYS:
+        return []
+    span = f"{ages[0]} to {ages[-1]}" if ages[0] != ages[-1] else f"{ages[0]}"
+    moved = "they move by 10 to 40 % a month: `fullstep offers refresh`, or yours in machines.toml"
+    return paper.entry("† Old prices", f"{span} days old, and {moved}")
+
+
