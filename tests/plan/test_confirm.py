@@ -11,7 +11,6 @@ from trace_by_hand import TRACE
 from fullstep.job import Worksheet
 from fullstep.ledger import Answer
 from fullstep.plan.confirm import MOST, SHOWN, confirmed, untraced, why_untraced
-from fullstep.plan.market import card_order
 from fullstep.plan.search import Plan, plan
 from fullstep.plan.trial import Size, Trial
 
@@ -96,10 +95,3 @@ def test_nothing_is_left(sheet: Callable[..., Worksheet], size: Size) -> None:
     alone = found._replace(options=found.options[:1])
     got = confirmed(alone, Witness(lambda _: 100))
     assert got.options == [] and got.verdict.answer == "nothing_fits"
-
-
-def test_cards_stay_in_the_order_of_cards(sheet: Callable[..., Worksheet], size: Size) -> None:
-    found = plan(sheet(machine={"gpu": None, "gpus": 1}), size)
-    got = confirmed(found, Witness(lambda _: 1))
-    assert [trial.changes for trial in got.options] == [trial.changes for trial in found.options]
-    assert got.options == sorted(got.options, key=card_order)

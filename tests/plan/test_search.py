@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from fullstep.errors import Fault, UnsupportedError
-from fullstep.hardware import all_cards
 from fullstep.job import Job, Worksheet, complete, edit
 from fullstep.ledger import Answer
 from fullstep.plan.search import Plan, plan
@@ -249,16 +248,6 @@ def test_a_search_stays_within_its_budget(sheet: Sheet, state: float, accumulati
     assert asked <= BUDGET
 
 
-def test_without_a_card_every_card_is_asked(sheet: Sheet) -> None:
-    """30 of state + 1 to 10 of activations: one 48 GB card is enough, 24 GB cards need two."""
-    found = plan(sheet(machine={"gpu": None, "gpus": None}), by_hand(state_gib=30))
-    smallest = {trial.job.machine.card.key: trial.job.machine.gpus for trial in found.options if trial.job.machine.card}
-    assert smallest["H100-SXM"] == 1
-    assert smallest["RTX4090"] == 2
-    assert found.options[0].job.machine.gpus == 1
-    assert any(missing.key == "machine.gpu" for missing in found.missing)
-
-
 def test_the_remedy_is_the_fewest_keys_that_matter(sheet: Sheet, size: Size) -> None:
     """A replica (80 of state) is out however much is recomputed; what would help is another layout alone."""
     ddp = next(out for out in plan(sheet(batch={"accumulation": 4}), size).rejected if out.what == "DDP")
@@ -298,36 +287,6 @@ def test_an_offload_into_unknown_host_memory_is_a_condition(sheet: Sheet) -> Non
 def test_very_much_host_memory_is_a_condition_without_offload_too(sheet: Sheet, host_gib: float, told: bool) -> None:
     sentence = plan(sheet(), by_hand(state_gib=30, host_gib=host_gib)).verdict.sentence
     assert ("if each server has 2,000 GiB" in sentence) is told
-
-
-def test_without_a_card_the_memory_that_is_enough_is_told(sheet: Sheet) -> None:
-    """30 of state + 1 of a row and 1 of bound are 95 % of 33.7: every card with more will do."""
-    found = plan(sheet(machine={"gpu": None, "gpus": None}), by_hand(state_gib=30))
-    best = found.options[0].job.machine
-    assert best.card is not None and best.gpu_memory_bytes is not None
-    least = f"{best.gpu_memory_bytes / 2**30:.1f} GiB"
-    assert found.verdict.sentence.startswith(f"One GPU is enough: any bfloat16 card from {least}, for example one {best.card.key}")
-    one = {trial.job.machine.card.key for trial in found.options if trial.job.machine.card and trial.job.machine.gpus == 1}
-    assert one == {card.key for card in all_cards() if card.trains_bf16 and card.total_bytes >= best.card.total_bytes}
-
-
-def test_without_a_card_every_reason_has_its_figures(sheet: Sheet) -> None:
-    """70 of state over 8 are 8.75, and 1 of a row: even less 1 of bound that is more than any 8 GB card has."""
-    found = plan(sheet(machine={"gpu": None, "gpus": None}), by_hand(state_gib=70))
-    cards = [out for out in found.rejected if out.what.startswith("up to 8 x")]
-    assert cards
-    for out in cards:
-        assert out.limit == "memory" and out.needed is not None and out.available is not None and out.needed > out.available
-
-
-def test_without_a_card_and_nothing_fits(sheet: Sheet) -> None:
-    found = plan(sheet(machine={"gpu": None, "gpus": None}), by_hand(state_gib=10_000))
-    assert found.verdict.answer == "nothing_fits"
-    assert "up to 8 GPUs of any card in the catalogue" in found.verdict.sentence
-    assert found.remedies
-    for remedy in found.remedies:
-        assert remedy.changes["machine.gpu"] in {card.key for card in all_cards()}
-        assert by_hand(state_gib=10_000)(complete(edit(found.as_written.worksheet, remedy.changes))).memory.verdict == "fits"
 
 
 def test_degrees_that_are_written_leave_fewer_data_parallel_ranks(sheet: Sheet, size: Size) -> None:

@@ -273,19 +273,3 @@ def test_only_what_fits_is_timed_and_once(sheet: Sheet) -> None:
     assert {verdict for verdict, _ in asked} == {"fits"}
     assert len(asked) < found.spent
     assert len({job for _, job in asked}) == len(asked)
-
-
-def test_cards_that_end_in_time(sheet: Sheet) -> None:
-    """30 GiB of state fit one card, which takes 800 h; four take 200 of 250."""
-    found = planned(sheet, state_gib=30, machine={"gpu": None, "gpus": None}, goal={"finish_within_hours": 250})
-    assert found.options
-    assert {trial.job.machine.gpus for trial in found.options} == {4, 8}
-    assert found.verdict.sentence.startswith("One server is enough: 4 of any bfloat16 card from ")
-    assert "the deadline is 250 h" in found.verdict.sentence
-
-
-def test_no_card_ends_in_time(sheet: Sheet) -> None:
-    """Eight take 100 h."""
-    found = planned(sheet, state_gib=30, machine={"gpu": None, "gpus": None}, goal={"finish_within_hours": 10})
-    assert found.verdict.answer == "nothing_fits" and "Nothing ends in time" in found.verdict.sentence
-    assert {out.unit for out in found.rejected if out.limit == "time"} == {"hours"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fullstep.api.answer import size
 from fullstep.api.prices import renter_of
-from fullstep.api.timing import with_timing
+from fullstep.api.timing import with_time_alone, with_timing
 from fullstep.job import Worksheet
 from fullstep.plan.largest import Largest, Vary
 from fullstep.plan.largest import largest as find_largest
@@ -32,12 +32,12 @@ def plan(
     """
     prices = renter_of() if renter is None else renter
     if not trace:
-        return search(worksheet, size, with_timing, prices)
+        return search(worksheet, size, with_timing, prices, with_time_alone)
     from fullstep.api.witness import require_libraries, trace_trials  # noqa: PLC0415 (only a trace needs the lab)
     from fullstep.plan.confirm import confirmed  # noqa: PLC0415
 
     require_libraries()
-    return confirmed(search(worksheet, size, with_timing, prices), lambda trials: trace_trials(trials, progress))
+    return confirmed(search(worksheet, size, with_timing, prices, with_time_alone), lambda trials: trace_trials(trials, progress))
 
 
 def largest(worksheet: Worksheet, vary: Vary) -> Largest:

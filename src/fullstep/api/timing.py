@@ -19,19 +19,25 @@ from fullstep.physics.timing.step import bubble_seconds, phase_seconds, step_tim
 from fullstep.quantities import Bounds
 
 
-def with_timing(job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE) -> Answer:
+def with_time_alone(job: Job, answer: Answer) -> Answer:
+    """The same without the traffic, whose network takes many times as long to work out as the time of a step."""
+    return with_timing(job, answer, with_traffic=False)
+
+
+def with_timing(job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE, *, with_traffic: bool = True) -> Answer:
     """The answer with its step's time, its traffic and its run. A pilot's figures outrank the formulas'.
 
     Args:
         job: complete
         answer: with its memory
         exposed_share: of the step, that communication may take on the network that is asked for
+        with_traffic: with what is sent, and the network that it needs
     """
     estimated = step_time(job)
     step = outrank_step(estimated, job)
     run = None if step is None else run_time(job, step.seconds)
     flop = tuple(Flop(part.component.replace("_", " "), part.phase, part.flop) for part in step_flops(job).parts)
-    timing = Timing(step, traffic_of(job, exposed_share), run, tuple(_open(job, step, run)), flop)
+    timing = Timing(step, traffic_of(job, exposed_share) if with_traffic else None, run, tuple(_open(job, step, run)), flop)
     warnings = (*answer.warnings, *_impossible(step))
     return replace(answer, timing=timing, measured=beside_step(answer.measured, estimated), warnings=warnings)
 

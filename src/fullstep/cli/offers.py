@@ -23,7 +23,7 @@ _LIST_ONLY = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.usage = "fullstep offers [refresh] [options]"
-    parser.add_argument("action", nargs="?", type=_action, metavar="refresh", help="fetch prices of today and keep them")
+    parser.add_argument("action", nargs="?", metavar="refresh", help="fetch prices of today and keep them")
     parser.add_argument("--provider", nargs="+", action="extend", default=[], metavar="NAME", help="only these; shows their terms too")
     parser.add_argument("--gpu", metavar="NAME", help="a card; one that is sold in several forms means all of them")
     parser.add_argument("--region", metavar="TEXT", help="a part of the region's name")
@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Lists, compares or refreshes, and returns the exit code."""
     providers = [name for word in arguments.provider for name in word.split(",") if name]
-    if arguments.action == "refresh":
+    if arguments.action is not None:
+        _check_action(arguments.action)
         return _refresh(arguments, providers)
     if arguments.timeout is not None:
         raise InputError(Fault("--timeout", "without refresh", "fullstep offers refresh --timeout SECONDS"))
@@ -148,13 +149,12 @@ def _currency(arguments: argparse.Namespace) -> Currency:
     raise InputError(Fault("--currency", describe(asked), ", ".join(CURRENCIES), hint))
 
 
-def _action(text: str) -> str:
+def _check_action(text: str) -> None:
     if text != "refresh":
-        from fullstep.job.refusal import did_you_mean  # noqa: PLC0415 (only a wrong word pays for it)
+        from fullstep.job.refusal import describe, did_you_mean  # noqa: PLC0415 (only a wrong word pays for it)
 
         hint = did_you_mean(text, ["refresh"]) or "To filter: --gpu, --provider, --region."
-        raise ArgumentTypeError(f"{text[:40]!r} is not refresh, the only word that goes here. {hint}")
-    return text
+        raise InputError(Fault("command line", describe(text), "refresh, the only word that goes here", hint))
 
 
 def _whole(text: str) -> int:

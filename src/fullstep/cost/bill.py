@@ -160,9 +160,9 @@ def _pauses(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
 
 def _billing(rent: Rent, course: _Course, runs: int) -> Iterator[BillLine]:
     if course.rounding_seconds is None:
-        yield BillLine("rounding to the billing step", None, "machine h", rent.per_hour, None, "billing step not known")
+        yield BillLine("rounding to billing steps", None, "machine h", rent.per_hour, None, "billing step not known")
     elif course.rounding_seconds > 0:
-        yield _hours("rounding to the billing step", runs * course.rounding_seconds, rent)
+        yield _hours("rounding to billing steps", runs * course.rounding_seconds, rent)
     if course.minimum_seconds > 0:
         yield _hours("minimum charge", runs * course.minimum_seconds, rent)
 
@@ -183,7 +183,7 @@ def _storage(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
         yield _disk("disk of stopped machines", usage.disk_gb, gaps * usage.idle_seconds, price, rent)
     price = provider.disk_usd_gb_month
     monthly = None if price is None else price * rent.for_one_usd * _amount(usage.result_gb)
-    yield BillLine("storage of the result afterwards", None, "month", monthly, None, "as long as it stays there")
+    yield BillLine("storage afterwards", None, "month", monthly, None, "as long as it stays there")
     yield _egress(usage, rent)
 
 

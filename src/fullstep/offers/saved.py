@@ -97,9 +97,9 @@ def _offer(row: dict[str, Any]) -> Offer:
     cards = tuple(card for key in row["cards"] for card in cards_named(key) if card.key == key)
     if type(row["gpus"]) is not int or row["gpus"] < 1 or row["rdma"] not in (None, True, False) or type(row["rdma"]) is int:
         raise ValueError(row["gpus"], row["rdma"])
+    plain: dict[str, Any] = {name: _words(row[name]) for name in _TEXTS} | {name: _figure(row[name]) for name in _FIGURES}
     return Offer(
-        **{name: _words(row[name]) for name in _TEXTS},
-        **{name: _figure(row[name]) for name in _FIGURES},
+        **plain,
         gpus=row["gpus"],
         rdma=row["rdma"],
         cards=cards,

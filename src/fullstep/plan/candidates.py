@@ -19,7 +19,7 @@ from fullstep.job.job import ZERO_STRATEGIES
 from fullstep.job.keys import BY_DOTTED
 from fullstep.offers.offer import Offer
 from fullstep.plan.layouts import LAYOUTS, layout_name, strategy_words
-from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
+from fullstep.plan.savers import LEVELS, Changes, Level, as_written_level, free_savers, level_changes
 from fullstep.plan.timer import Timer
 from fullstep.plan.trial import Refusal, Trial, Workbench
 
@@ -274,17 +274,6 @@ def _sensible(level: Level, strategy: str, written: Job, ranks: int) -> bool:
     if level.offload == 3:
         return strategy in ("zero3", "fsdp", "hsdp")
     return not (ranks == 1 and strategy in ZERO_STRATEGIES)
-
-
-def as_written_level(job: Job) -> Level:
-    """The level that the worksheet states, where ``plan.fixed`` allows no other."""
-    return Level(0, 0, "as written", {
-        "step.activation_checkpointing": job.step.activation_checkpointing,
-        "step.activation_offload": job.step.activation_offload,
-        "optimizer.in_backward": job.optimizer.in_backward,
-        "layout.offload_optimizer": job.layout.offload_optimizer,
-        "layout.offload_parameters": job.layout.offload_parameters,
-    })  # fmt: skip
 
 
 def indivisible(rows: int, ranks: int) -> InputError:

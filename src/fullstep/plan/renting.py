@@ -75,11 +75,13 @@ class Renter:
         return min(known) * nodes if known else None
 
     def cheapest(self, job: Job, answer: Answer, offers: Iterable[Offer]) -> Iterator[Rental]:
-        """The cheapest on demand and the cheapest interruptible of offers for one job, as far as there are any."""
-        known = list(offers)
+        """The cheapest machine of one's own, on demand, and interruptible, of offers for one job, as far as there are any."""
+        own, rented = [], []
+        for offer in offers:
+            (own if offer.is_own else rented).append(offer)
         usage = None if (run := _run(answer)) is None else usage_of(job, run)
-        for interruptible in (False, True):
-            best = min(self._rentals(job, answer, known, usage, interruptible), key=_by_cost, default=None)
+        for group, interruptible in ((own, False), (rented, False), (rented, True)):
+            best = min(self._rentals(job, answer, group, usage, interruptible), key=_by_cost, default=None)
             if best is not None:
                 yield self._in_full(job, answer, best, usage)
 
@@ -127,13 +129,15 @@ class Renter:
     def rent(self, job: Job, offer: Offer, interruptible: bool, end: int = 1) -> Rent:
         """The terms of an offer at the low, likely or high end of what is known of interruptions.
 
-        Several machines are taken to be interrupted each by itself, but at the low end of cost: all at once.
+        What is assumed is of all machines together: traces of 1 to 16 of them lie within it. What is stated is of one; several are taken to
+        be interrupted each by itself, but at the low end of cost all at once.
         """
-        provider, nodes = self.market.provider(offer.provider), job.machine.nodes
-        every, wait = provider.interrupted_every_hours, provider.wait_hours
-        every = self.odds.interrupted_every_hours or every
-        wait = self.odds.wait_hours if self.odds.wait_hours is not None else wait
-        mean = assumed("interrupted_every").bounds[2 - end] if every is None else every * HOUR_SECONDS
+        provider, nodes, odds = self.market.provider(offer.provider), job.machine.nodes, self.odds
+        stated = odds.interrupted_every_hours or provider.interrupted_every_hours
+        wait = provider.wait_hours if odds.wait_hours is None else odds.wait_hours
+        every = assumed("interrupted_every").bounds[2 - end]
+        if stated is not None:
+            every = stated * HOUR_SECONDS / (1 if end == 0 else nodes)
         return Rent(
             per_hour=self._per_hour(offer, interruptible, job),
             machines=nodes,
@@ -142,7 +146,7 @@ class Renter:
             provider=provider,
             is_own=offer.is_own,
             disk_gb=offer.disk_gb,
-            interrupted_every_seconds=mean / (1 if end == 0 else nodes) if interruptible else None,
+            interrupted_every_seconds=every if interruptible else None,
             wait_seconds=0.0 if not interruptible else assumed("wait").bounds[end] if wait is None else wait * HOUR_SECONDS,
         )
 

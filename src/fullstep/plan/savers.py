@@ -68,6 +68,17 @@ def level_changes(level: Level) -> dict[str, object]:
     return {**dict.fromkeys(_SWITCHES, False), **level.changes}
 
 
+def as_written_level(job: Job) -> Level:
+    """The level that the worksheet states, where ``plan.fixed`` allows no other."""
+    return Level(0, 0, "as written", {
+        "step.activation_checkpointing": job.step.activation_checkpointing,
+        "step.activation_offload": job.step.activation_offload,
+        "optimizer.in_backward": job.optimizer.in_backward,
+        "layout.offload_optimizer": job.layout.offload_optimizer,
+        "layout.offload_parameters": job.layout.offload_parameters,
+    })  # fmt: skip
+
+
 def level_of(job: Job) -> tuple[int, int]:
     """(offload, recompute) of a job, comparable with those of :data:`LEVELS`."""
     step, layout = job.step, job.layout

@@ -28,6 +28,9 @@ from fullstep.plan.trial import BUDGET, Size, Trial, Workbench
 _COUNTS_IN_BUDGET, _PER_COUNT, _COUNTS = 3, 60, 8
 """numbers of nodes for which a budget is enough; estimates for each one more; numbers of nodes that are searched at most"""
 _MARKET_BUDGET = 20_000
+"""estimates for a whole market"""
+_TOLD = 8
+"""best options on the market of which it is said what they send; the others are left to a plan of their own"""
 _TRIMMED = 6
 """best options for which it is worth finding out which free savers they do not need"""
 
@@ -72,7 +75,9 @@ class _Searched(NamedTuple):
     ruled_out: dict[int, list[RuledOut]]
 
 
-def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None, renter: Renter | None = None) -> Plan:
+def plan(
+    worksheet: Worksheet, size: Size, clock: Clock | None = None, renter: Renter | None = None, quick_clock: Clock | None = None
+) -> Plan:
     """Searches the worksheet's machine, or the market where it names none.
 
     Args:
@@ -80,6 +85,7 @@ def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None, renter: R
         size: what sizes one completed job
         clock: what times what fits; without one, nothing is said of time
         renter: what prices it; without one there is no market
+        quick_clock: times a market, where only the best options are timed by ``clock`` for good; None: ``clock``
 
     Raises:
         InputError: the worksheet as written is at fault
@@ -88,14 +94,16 @@ def plan(worksheet: Worksheet, size: Size, clock: Clock | None = None, renter: R
     as_written = timer(bench.as_written)
     if as_written.job.machine.usable_bytes is None and bench.may_change("machine.gpu"):
         market = Renter(Market((), {}, default_rates())) if renter is None else renter
-        return _of_market(Workbench(worksheet, size, _MARKET_BUDGET), timer, market)
+        return _of_market(Workbench(worksheet, size, _MARKET_BUDGET), timer, Timer(quick_clock or clock), market)
     made = _of_machine(bench, timer, as_written)
     return made if renter is None else made._replace(options=[with_rentals(trial, renter) for trial in made.options])
 
 
-def _of_market(bench: Workbench, timer: Timer, renter: Renter) -> Plan:
-    found = search_market(bench, timer, renter)
+def _of_market(bench: Workbench, timer: Timer, quick: Timer, renter: Renter) -> Plan:
+    found = search_market(bench, quick, renter)
     as_written, options = timer(bench.as_written), cheapest_first(found.trials)
+    told = {id(trial) for trial in options[:_TOLD]} | {id(choice.trial) for choice in choices(options)}
+    options = [timer.with_traffic(trial) if id(trial) in told else trial for trial in options]
     helps = [] if options or found.late or found.dear else _helps(bench, options, found.ruled_out)
     late = Aside(cheapest_first(found.late))
     by_memory = rejected(as_written, found.ruled_out, options, helps)

@@ -39,6 +39,14 @@ class Timer:
             self._known[key] = timed._replace(ending=self._ending(timed))
         return self._known[key]
 
+    def with_traffic(self, trial: Trial) -> Trial:
+        """A trial that was timed without it, with what it sends."""
+        timing = trial.answer.timing
+        full = None if self._clock is None else self._clock(trial.job, trial.answer).timing
+        if timing is None or full is None:
+            return trial
+        return trial._replace(answer=replace(trial.answer, timing=timing._replace(traffic=full.traffic)))
+
     def on_network(self, trial: Trial, gbit_s: float) -> Timing | None:
         """What is known of time if each node had a network of that line rate [Gbit/s]."""
         job = replace(trial.job, machine=replace(trial.job.machine, network_gbit_s=gbit_s))

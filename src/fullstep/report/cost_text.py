@@ -89,11 +89,11 @@ def bill_lines(bill: Bill, paper: Paper) -> list[str]:
     for line in bill.lines:
         if line.amount is not None and abs(line.amount) < _NEAR_ZERO and not line.note:
             continue
-        left = f"    {line.what:<34}{_quantity(line):>14} {line.unit:<10}"
+        left = f"    {line.what:<27}{_quantity(line):>11} {line.unit:<10}"
         left += f"{_unit_price(line, bill.currency):>12}{_amount(line, bill.currency):>12}"
         lines.append(left + (f"  {line.note}" if line.note and len(left) + len(line.note) + 2 <= paper.width else ""))
-    unknown = "+ what is unknown" if bill.unknown else ""
-    return [*lines, f"    {'total':<34}{'':>14} {'':<10}{'':>12}{money(bill.total, bill.currency):>12} {unknown}"]
+    total = money(bill.total, bill.currency)
+    return [*lines, f"    {'total':<61}{total:>12}{'+' if bill.unknown else ''}"]
 
 
 def _quantity(line: BillLine) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fullstep import __version__
 from fullstep.hardware import default_node
 from fullstep.offers.comparing import Compared, Comparison
 from fullstep.offers.currency import Rates
 from fullstep.offers.listing import ListedOffer, Listing
-from fullstep.offers.live.refresh import Refresh
 from fullstep.offers.market import is_old
 from fullstep.offers.offer import Offer, Price
 from fullstep.offers.provider import Provider
 from fullstep.report.json import SCHEMA
+
+if TYPE_CHECKING:  # a list needs nothing that fetches
+    from fullstep.offers.live.refresh import Refresh
 
 
 def offers_as_dict(found: Listing) -> dict[str, Any]:

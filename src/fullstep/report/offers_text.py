@@ -75,7 +75,7 @@ def memory_words(card: Card) -> str:
 
     >>> from fullstep.hardware import find_card
     >>> memory_words(find_card("H100-SXM")), memory_words(find_card("A30"))
-    ('79.6', '~22.4')
+    ('79.6', '~23.5')
     """
     return f"{'' if card.reported_bytes is not None else '~'}{gib(card.total_bytes)}"
 
@@ -161,8 +161,8 @@ def _legend_lines(found: Listing, paper: Paper) -> list[str]:
         warning = f"{old} of {len(found.rows)} seen more than {OLD_AFTER_DAYS} days ago (old): fullstep offers refresh fetches new prices."
         lines += [paper.ink(piece, "yellow") for piece in paper.sentence(warning, indent=0)]
     units = (
-        f"{found.filters.currency}/h: the whole machine; each: one GPU. GiB: of one card as its driver reports it, ~ guessed from the size "
-        "on the box. inside: between its GPUs, GB/s both ways (host: through the host's memory). between: between machines, Gbit/s. "
+        f"{found.filters.currency}/h: the whole machine; each: one GPU. GiB: of one card as its driver reports it, ~ where nobody "
+        "published it. inside: between its GPUs, GB/s both ways (host: through the host's memory). between: between machines, Gbit/s. "
         "RAM GiB, disk GB of the machine. "
         f"{UNKNOWN}: not known. ?: the form of the card is not said."
     )

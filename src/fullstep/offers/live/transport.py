@@ -39,13 +39,13 @@ class Deadline:
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows no redirect that leaves HTTPS."""
+    """Follows no redirect that leaves HTTPS, nor one to another kind of address."""
 
     def redirect_request(  # noqa: PLR0917 (as the library calls it)
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> Request | None:
-        if req.type == "https" and not newurl.startswith("https:"):
-            raise FetchError("a redirect away from HTTPS")
+        if not newurl.startswith(("https:", f"{req.type}:")):
+            raise FetchError("redirected away from HTTPS")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -82,4 +82,6 @@ def _read(answer: Any, deadline: Deadline) -> bytes:
         if size > LARGEST_ANSWER_BYTES:
             raise FetchError(f"an answer of more than {LARGEST_ANSWER_BYTES // 1024**2} MiB")
         pieces.append(piece)
+    if answer.length:  # of which the rest was announced
+        raise FetchError("the connection broke before the end of the answer")
     return b"".join(pieces)

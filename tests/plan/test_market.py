@@ -1,0 +1,258 @@
+"""The market instead of a machine: what is found, at what cost, in which order, and why the rest is out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fullstep.api.answer import size
+from fullstep.api.timing import with_timing
+from fullstep.job import Worksheet, complete, worksheet_from_mapping
+from fullstep.offers.offer import Offer
+from fullstep.plan.renting import Odds
+from fullstep.plan.search import Plan, plan
+
+from .by_hand import by_hand
+from .clock_by_hand import clock_by_hand
+from .conftest import CONFIG
+from .market_by_hand import TODAY, offer, renter
+
+Sheet = Callable[..., Worksheet]
+NO_GPU = {"gpu": None, "gpus": None}
+QUICK = {"storage_write_gb_s": 1e5, "storage_read_gb_s": 1e5}
+"""saves and loads take no time"""
+
+
+def planned(sheet: Sheet, *offers: Offer, odds: Odds | None = None, state_gib: float = 30, **sections: Any) -> Plan:
+    """30 GiB of state fit one card of 48; eight GPUs take 100 h, one takes 800."""
+    wanted: dict[str, Any] = {"batch": {"global_rows": 32}, "data": {"steps": 3600}}
+    wanted["plan"] = {"fixed": ["layout.offload_parameters", "layout.offload_optimizer"]}
+    wanted |= {**sections, "machine": {**NO_GPU, **QUICK, **sections.get("machine", {})}}
+    return plan(sheet(**wanted), by_hand(state_gib), clock_by_hand(), renter(*offers, odds=odds))
+
+
+def names(found: Plan) -> list[str]:
+    return [trial.rental.name for trial in found.options if trial.rental is not None]
+
+
+def test_every_machine_on_the_market_with_its_bill(sheet: Sheet) -> None:
+    """100 h at 16, 200 h at 7: 1,600 and 1,400 and a quarter of an hour of set-up; interruptible at 6: between 600 and a third more."""
+    found = planned(sheet, offer("H100-SXM", 8, "16", "6"), offer("H100-SXM", 4, "7"))
+    assert names(found) == ["fair 8xH100-SXM, interruptible", "fair 4xH100-SXM", "fair 8xH100-SXM"]
+    costs = [trial.rental.cost for trial in found.options if trial.rental is not None]
+    spot, four, eight = (cost.likely if cost is not None else Decimal(0) for cost in costs)
+    assert 600 < spot < 800
+    assert 1400 < four < 1404 and 1600 < eight < 1604
+    for trial, cost in zip(found.options, costs, strict=True):
+        assert cost is not None and trial.answer.timing is not None and trial.answer.timing.run is not None
+        assert trial.answer.timing.run.cost == cost
+        assert cost.low <= cost.likely <= (cost.high or cost.likely)
+        assert cost.likely == round(cost.bill.total, 2)
+
+
+def test_an_option_is_a_worksheet_that_can_be_run(sheet: Sheet) -> None:
+    found = planned(sheet, offer("H100-SXM", 8, "16", host_memory_gib=1024.0, vcpus=96.0))
+    job = complete(found.options[0].worksheet)
+    assert job.machine.card is not None and job.machine.card.key == "H100-SXM"
+    assert (job.machine.gpus, job.machine.nodes, job.machine.host_memory_bytes, job.machine.cpu_cores) == (8, 1, 1024 * 2**30, 96)
+    assert job.batch.micro_batch * job.batch.accumulation * job.layout.data_parallel == 32
+
+
+def test_the_verdict_names_the_seller_and_the_price(sheet: Sheet) -> None:
+    sentence = planned(sheet, offer("H100-SXM", 4, "7")).verdict.sentence
+    assert sentence.startswith("One server is enough: 4 x H100-SXM")
+    assert "at fair 4xH100-SXM ($1,401 in all)" in sentence
+
+
+def test_without_a_data_set_machines_are_ranked_by_the_price_of_a_token(sheet: Sheet) -> None:
+    """Half the price for half the speed is the same; a tenth less is less."""
+    found = planned(sheet, offer("H100-SXM", 8, "16"), offer("H100-SXM", 4, "7.2"), data={})
+    assert names(found) == ["fair 4xH100-SXM", "fair 8xH100-SXM"]
+    prices = [trial.rental.per_million_tokens for trial in found.options if trial.rental is not None]
+    assert all(trial.rental is not None and trial.rental.cost is None for trial in found.options)
+    assert prices[0] is not None and prices[1] is not None and float(prices[0] / prices[1]) == pytest.approx(0.9)
+
+
+def test_a_card_without_the_number_format_is_out_with_its_reason(sheet: Sheet) -> None:
+    found = planned(sheet, offer("V100-SXM2-32GB", 8, "4"), offer("H100-SXM", 8, "16"))
+    out = next(out for out in found.rejected if out.limit == "support")
+    assert out.what == "8 x V100-SXM2-32GB" and "bfloat16" in out.detail and len(out.offers) == 1
+    assert out.per_hour == 4
+    half = planned(sheet, offer("V100-SXM2-32GB", 8, "4"), precision={"compute": "float16"})
+    assert names(half) == ["fair 8xV100-SXM2-32GB"]
+
+
+@pytest.mark.parametrize(
+    ("section", "words"), [({"step": {"attention": "flash"}}, "flash attention"), ({"precision": {"compute": "fp8"}}, "fp8")]
+)
+def test_kernels_that_a_card_lacks_rule_it_out(sheet: Sheet, section: dict[str, Any], words: str) -> None:
+    card = "V100-SXM2-32GB" if words == "flash attention" else "A100-SXM4-80GB"
+    precision = {"compute": "float16"} if words == "flash attention" else section.get("precision", {})
+    found = planned(sheet, offer(card, 8, "4"), **{**section, "precision": {"weights": "bfloat16", **precision}})
+    assert not found.options
+    assert any(out.limit == "support" and words in out.detail for out in found.rejected)
+
+
+def test_what_is_too_small_says_how_much(sheet: Sheet) -> None:
+    found = planned(sheet, offer("RTX4090", 1, "0.4"), offer("H100-SXM", 1, "2"), batch={"global_rows": 1})
+    out = next(out for out in found.rejected if out.limit == "memory")
+    assert out.what == "1 x RTX4090" and out.needed is not None and out.available is not None and out.needed > out.available
+    assert names(found) == ["fair 1xH100-SXM"]
+
+
+def test_a_host_that_is_too_small_is_out(sheet: Sheet) -> None:
+    """10 GiB are needed for loading."""
+    found = planned(sheet, offer("H100-SXM", 8, "8", host_memory_gib=8.0), offer("H100-SXM", 8, "16", host_memory_gib=64.0))
+    out = next(out for out in found.rejected if out.limit == "host_memory")
+    assert (out.needed, out.available, len(out.offers)) == (10 * 2**30, 8 * 2**30, 1)
+    assert found.options[0].rental is not None and found.options[0].rental.per_hour == 16
+
+
+def test_several_machines_need_a_network_that_is_known(sheet: Sheet) -> None:
+    silent, joined = offer("H100-SXM", 8, "10", instance="silent"), offer("H100-SXM", 8, "16", instance="joined", network_gbit_s=1000.0)
+    found = planned(sheet, silent, joined, goal={"max_nodes": 2})
+    assert "2 x fair joined" in names(found) and "2 x fair silent" not in names(found)
+    out = next(out for out in found.rejected if out.limit == "network")
+    assert [each.instance for each in out.offers] == ["silent"] and "--any-fabric" in out.detail
+    forced = planned(sheet, silent, goal={"max_nodes": 2}, machine={"network_gbit_s": 100}, odds=Odds(any_fabric=True))
+    assert "2 x fair silent" in names(forced)
+
+
+def test_one_machine_alone_where_nothing_allows_more(sheet: Sheet) -> None:
+    found = planned(sheet, offer("H100-SXM", 8, "16", network_gbit_s=1000.0))
+    assert {trial.job.machine.nodes for trial in found.options} == {1}
+
+
+def test_more_machines_than_there_are(sheet: Sheet) -> None:
+    found = planned(sheet, offer("H100-SXM", 8, "16", network_gbit_s=1000.0, machines=1), goal={"max_nodes": 2})
+    assert names(found) == ["fair 8xH100-SXM"]
+    assert [out.limit for out in found.rejected] == ["availability"]
+
+
+def test_a_deadline_counts_from_the_order(sheet: Sheet) -> None:
+    """100 h of training and 10 minutes of set-up are more than 100.1 h; interruptible machines end later still."""
+    late = planned(sheet, offer("H100-SXM", 8, "16", "6"), goal={"finish_within_hours": 80})
+    assert not late.options and late.verdict.answer == "nothing_fits"
+    assert "Nothing ends in time" in late.verdict.sentence
+    assert {out.limit for out in late.rejected} == {"time"}
+    wide = planned(sheet, offer("H100-SXM", 8, "16", "6"), goal={"finish_within_hours": 115})
+    assert names(wide)[0] == "fair 8xH100-SXM"  # the cheaper one is likely to be late
+    sure = wide.options[0].rental
+    assert sure is not None and sure.in_time is not None and 0.9 < sure.in_time < 1
+
+
+def test_a_budget_is_a_limit_with_a_chance(sheet: Sheet) -> None:
+    found = planned(sheet, offer("H100-SXM", 8, "16"), goal={"budget": "1000"})
+    assert not found.options and found.verdict.answer == "nothing_fits"
+    assert found.verdict.sentence.startswith("Nothing stays within the budget of $1,000: the cheapest is 8 x H100-SXM")
+    assert next(out for out in found.rejected if out.limit == "budget").needed == pytest.approx(1602, abs=2)
+    tight = planned(sheet, offer("H100-SXM", 8, "16"), goal={"budget": "1603"}).options[0].rental
+    assert tight is not None and tight.in_budget is not None and 0.4 < tight.in_budget < 0.6  # the likely cost is its median
+
+
+def test_a_form_that_is_not_said_gives_a_range() -> None:
+    """The bounds reach from the fastest form to the slowest: by the real formulas, as the clock made by hand knows no cards."""
+    sheet = worksheet_from_mapping({
+        "model": {"name": "meta-llama/Llama-3.1-8B", "config": CONFIG}, "method": {"kind": "lora"},
+        "batch": {"sequence_tokens": 4096, "global_rows": 8}, "data": {"tokens": 1e8},
+    })  # fmt: skip
+    costs = {}
+    for cards in (("H100-PCIE",), ("H100-SXM",), ("H100-PCIE", "H100-SXM")):
+        best = plan(sheet, size, with_timing, renter(offer(cards, 1, "2"))).options[0].rental
+        assert best is not None and best.cost is not None
+        costs[cards] = best.cost
+    both, pcie, sxm = costs["H100-PCIE", "H100-SXM"], costs[("H100-PCIE",)], costs[("H100-SXM",)]
+    assert both.low == sxm.low < pcie.low
+    assert both.high == pcie.high and both.likely == pcie.likely
+
+
+def test_nothing_on_the_market_fits(sheet: Sheet) -> None:
+    found = planned(sheet, offer("RTX4090", 1, "0.4"), state_gib=10_000)
+    assert found.verdict.answer == "nothing_fits"
+    assert "any machine on the market" in found.verdict.sentence
+
+
+def test_an_empty_market(sheet: Sheet) -> None:
+    found = planned(sheet)
+    assert not found.options and found.verdict.answer == "nothing_fits"
+
+
+def test_the_machine_that_is_named_is_priced_too(sheet: Sheet) -> None:
+    offers = (offer("H100-SXM", 8, "16", "6"), offer("H100-SXM", 8, "20"), offer("H100-SXM", 4, "1"))
+    found = plan(sheet(data={"steps": 3600}), by_hand(30), clock_by_hand(), renter(*offers))
+    best = found.options[0]
+    assert [(rental.interruptible, rental.per_hour) for rental in best.rentals] == [(False, 16), (True, 6)]
+    assert best.answer.timing is not None and best.answer.timing.run is not None and best.answer.timing.run.cost == best.rentals[0].cost
+
+
+def test_answers_by_what_one_chooses_for(sheet: Sheet) -> None:
+    own = offer("A100-SXM4-80GB", 8, "9", kind="owned", provider="own", running_per_hour=Decimal(9))
+    found = planned(sheet, offer("H100-SXM", 8, "30"), offer("H100-SXM", 4, "7", "2"), own)
+    by_label = {label: choice.trial.rental.name for choice in found.choices if choice.trial.rental is not None for label in choice.labels}
+    assert by_label["cheapest"] == by_label["cheapest interruptible"] == "fair 4xH100-SXM, interruptible"
+    assert by_label["cheapest on demand"] == by_label["on your own machine"] == "own 8xA100-SXM4-80GB"
+    assert by_label["fastest"] == "own 8xA100-SXM4-80GB"  # as fast as eight others, and cheaper
+    assert len({id(choice.trial) for choice in found.choices}) == len(found.choices)
+
+
+def test_whether_to_buy(sheet: Sheet) -> None:
+    """200,000 for what rents at 25 and costs 5 to run: 10,000 h."""
+    bought = offer("H100-SXM", 8, "15", kind="bought", provider="own", running_per_hour=Decimal(5), purchase=Decimal(200_000))
+    found = planned(sheet, bought, offer("H100-SXM", 8, "25"), offer("H100-SXM", 4, "1"))
+    (row,) = found.rent_or_buy
+    assert (row.rented, row.rent_per_hour, row.pays_from_hours) == ("fair 8xH100-SXM", 25, 10_000)
+
+
+def test_old_prices_are_known_as_old(sheet: Sheet) -> None:
+    old = offer("H100-SXM", 8, "16", captured_on=TODAY - timedelta(days=31))
+    market = renter(old, offer("H100-SXM", 4, "16"))
+    assert [market.is_old(each) for each in market.market.offers] == [True, False]
+
+
+PRICES = st.decimals(min_value=Decimal("0.05"), max_value=Decimal(99), places=2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(prices=st.lists(PRICES, min_size=2, max_size=6))
+def test_a_cheaper_identical_offer_never_comes_behind(prices: list[Decimal]) -> None:
+    """Equal machines in several regions: the cheapest of them is the one that is named, and dearer ones are counted."""
+    sheet = worksheet_from_mapping({
+        "model": {"name": "meta-llama/Llama-3.1-8B", "config": CONFIG}, "batch": {"sequence_tokens": 4096, "global_rows": 32},
+        "data": {"steps": 3600},
+    })  # fmt: skip
+    offers = [offer("H100-SXM", 8, str(price), region=f"r{number}") for number, price in enumerate(prices)]
+    found = plan(sheet, by_hand(30), clock_by_hand(), renter(*offers))
+    (best,) = (trial.rental for trial in found.options)
+    assert best is not None and best.per_hour == min(prices) and best.elsewhere == len(prices) - 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(machines=st.lists(st.tuples(st.sampled_from([1, 2, 4, 8]), PRICES, st.none() | PRICES), min_size=1, max_size=6))
+def test_the_order_is_by_cost_and_the_front_is_not_beaten(machines: list[tuple[int, Decimal, Decimal | None]]) -> None:
+    sheet = worksheet_from_mapping({
+        "model": {"name": "meta-llama/Llama-3.1-8B", "config": CONFIG}, "batch": {"sequence_tokens": 4096, "global_rows": 32},
+        "data": {"steps": 36},
+    })  # fmt: skip
+    offers = [
+        offer("H100-SXM", gpus, str(price), None if spot is None else str(spot), instance=f"m{number}", host_memory_gib=64.0 + number)
+        for number, (gpus, price, spot) in enumerate(machines)
+    ]
+    found = plan(sheet, by_hand(30), clock_by_hand(), renter(*offers))
+    costs = [trial.rental.cost.likely for trial in found.options if trial.rental is not None and trial.rental.cost is not None]
+    assert costs == sorted(costs) and len(costs) == len(found.options)
+    front = {id(trial) for trial in found.not_beaten}
+    assert id(found.options[0]) in front
+    for trial in found.options:
+        beaten = any(_beats(other, trial) for other in found.options)
+        assert (id(trial) in front) is not beaten
+
+
+def _beats(one: Any, other: Any) -> bool:
+    mine, its = ((each.rental.cost.likely, each.rental.run_hours.likely, each.rental.cost.interruptions) for each in (one, other))
+    return mine != its and all(left <= right for left, right in zip(mine, its, strict=True))
