@@ -81,18 +81,6 @@ def test_the_text_of_nothing(worksheet: Worksheet) -> None:
     assert "as written: one GPU: at least 120.0 GiB needed" in text
 
 
-def test_the_text_without_a_card(worksheet: Worksheet) -> None:
-    """100 of state and 20 a row: one card of 141 GB, two of 80 GB (70), eight of 40 GB (32.5)."""
-    none = edit(worksheet, dict.fromkeys(("machine.gpu", "machine.gpu_memory_gib", "machine.gpus", "batch.accumulation")))
-    by_count = {}
-    for line in plan_text(plan(none, size), Paper(width=4000)).splitlines():
-        label, _, names = line.strip().partition("  ")
-        by_count[label] = names.strip().split(", ")
-    assert "H200-SXM" in by_count["1 GPU"]
-    assert "H100-SXM" in by_count["2 GPUs"]
-    assert "A100-SXM4-40GB" in by_count["8 GPUs"]
-
-
 def test_largest(worksheet: Worksheet) -> None:
     """12.5 of state and 20 a row in what is usable of 80 less 5 %: three rows (72.5), not four (92.5)."""
     found = largest(worksheet, "micro_batch", size)

@@ -43,7 +43,7 @@ adamw · 4,096 tokens x 1 row x 4 accumulated x 8 ranks
   Beware         rows are longer than the model's positions (F011)
   Assumed        step.attention = sdpa (default of transformers 5) · and 2 more
                  under --json
-  Open           checkpoint and cost: not modelled yet
+  Open           checkpoint: not modelled yet
   Sure?          estimated by formulas: 24.5-26.0 GiB allocated; to settle it,
                  run one full step and put its peak into [measured]
                  (torch.cuda.max_memory_allocated() / 2**30)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple
 
+from fullstep.evidence import Assumption
 from fullstep.ledger import Answer, Cost
 from fullstep.offers.offer import Offer
 from fullstep.quantities import Bounds
@@ -34,6 +35,8 @@ class Rental(NamedTuple):
     """chance to stay within the budget"""
     elsewhere: int = 0
     """further offers of the same machine that cost more"""
+    assumptions: tuple[Assumption, ...] = ()
+    """what the cost rests on and nobody stated"""
 
     @property
     def name(self) -> str:
@@ -43,9 +46,10 @@ class Rental(NamedTuple):
 
 
 def with_cost(answer: Answer, rental: Rental) -> Answer:
-    """The answer with what its run costs there."""
+    """The answer with what its run costs there, and what that rests on."""
     timing = answer.timing
     if timing is None or timing.run is None:
         return answer
     still_open = tuple(part for part in timing.open if part[0] != COST)
-    return replace(answer, timing=timing._replace(run=replace(timing.run, cost=rental.cost), open=still_open))
+    priced = timing._replace(run=replace(timing.run, cost=rental.cost), open=still_open)
+    return replace(answer, timing=priced, assumptions=(*answer.assumptions, *rental.assumptions))

@@ -11,15 +11,16 @@ from fullstep.cost.bill import HOUR_SECONDS, Priced, priced, taking_of
 from fullstep.cost.chance import chance_within
 from fullstep.cost.interruption import Saving
 from fullstep.cost.rent import Rent
+from fullstep.evidence import Assumption
 from fullstep.job import Job
 from fullstep.ledger import Answer, Cost, Run
-from fullstep.offers.assumptions import assumed
+from fullstep.offers.assumptions import What, assumed
 from fullstep.offers.currency import converted
 from fullstep.offers.market import Market, is_old
 from fullstep.offers.offer import Offer
 from fullstep.plan.rental import Rental, with_cost
 from fullstep.plan.trial import Trial
-from fullstep.plan.usage import UsageBounds, usage_of
+from fullstep.plan.usage import UsageBounds, cost_assumptions, usage_of
 from fullstep.quantities import Bounds, cents
 
 _MILLION = 1_000_000
@@ -76,7 +77,8 @@ class Renter:
 
     def cheapest(self, job: Job, answer: Answer, offers: Iterable[Offer]) -> Iterator[Rental]:
         """The cheapest machine of one's own, on demand, and interruptible, of offers for one job, as far as there are any."""
-        own, rented = [], []
+        own: list[Offer] = []
+        rented: list[Offer] = []
         for offer in offers:
             (own if offer.is_own else rented).append(offer)
         usage = None if (run := _run(answer)) is None else usage_of(job, run)
@@ -123,8 +125,22 @@ class Renter:
             return rental
         found = [priced(one, self.rent(job, rental.offer, rental.interruptible, end)) for end, one in enumerate(usage)]
         hours = Bounds(*(each.run_seconds / HOUR_SECONDS for each in found))
-        whole = rental._replace(cost=_cost(*found), run_hours=hours)
+        whole = rental._replace(cost=_cost(*found), run_hours=hours, assumptions=tuple(self._assumptions(job, rental)))
         return self._with_chances(job, whole, usage, found[1])
+
+    def _assumptions(self, job: Job, rental: Rental) -> Iterator[Assumption]:
+        """Figures that are not stated, and the rates of currencies that are used."""
+        provider, odds = self.market.provider(rental.offer.provider), self.odds
+        stated: set[What] = set()
+        if odds.interrupted_every_hours or provider.interrupted_every_hours:
+            stated.add("interrupted_every")
+        if odds.wait_hours is not None or provider.wait_hours is not None:
+            stated.add("wait")
+        yield from cost_assumptions(job, rental.interruptible, frozenset(stated))
+        price = rental.offer.price(rental.interruptible)
+        for currency in {job.goal.currency, price.currency if price is not None else "USD"} - {"USD"}:
+            rate = self.market.rates[currency]
+            yield Assumption(f"cost.usd_for_one_{currency.lower()}", float(rate.usd_for_one), f"on {rate.on}: {rate.source}")
 
     def rent(self, job: Job, offer: Offer, interruptible: bool, end: int = 1) -> Rent:
         """The terms of an offer at the low, likely or high end of what is known of interruptions.

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from fullstep.cost.usage import Usage
+from fullstep.evidence import Assumption
 from fullstep.job import Job
 from fullstep.ledger import Run
 from fullstep.offers.assumptions import Assumed, What, assumed
@@ -73,13 +74,25 @@ def result_bytes(job: Job) -> float:
     return weights.adapters + weights.modules
 
 
-def assumptions_for(job: Job, interruptible: bool) -> list[tuple[What, Assumed]]:
-    """The figures that nobody stated and a bill of this job rests on."""
+def cost_assumptions(job: Job, interruptible: bool, stated: frozenset[What] = frozenset()) -> list[Assumption]:
+    """The figures that a bill of this job rests on and nobody stated, at their likely value, with their unit in the key.
+
+    Args:
+        job: complete
+        interruptible: on machines that somebody may take away
+        stated: what the user said instead
+    """
     names: list[What] = ["start", "install", "download"]
     names += ["write"] if job.machine.storage_write_bytes_per_second is None else []
     names += ["read"] if job.machine.storage_read_bytes_per_second is None else []
     names += ["interrupted_every", "wait"] if interruptible else []
-    return [(name, assumed(name)) for name in names]
+    return [_assumption(name, assumed(name)) for name in names if name not in stated]
+
+
+def _assumption(name: What, figure: Assumed) -> Assumption:
+    unit, factor = ("gb_s", GB) if name in ("download", "write", "read") else ("hours", 3600.0)
+    low, likely, high = (round(end / factor, 4) for end in figure.bounds)
+    return Assumption(f"cost.{name}_{unit}", likely, f"{low:g} to {high:g}; {figure.evidence}: {figure.source}")
 
 
 def _rate(what: What, end: Literal[0, 1, 2]) -> float:

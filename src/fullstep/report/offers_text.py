@@ -35,7 +35,7 @@ class _Widths(NamedTuple):
         return self.price + self.each + 3
 
 
-_NARROW, _WIDE = _Widths(8, 7, (16, 6, 11, 9, 4, 4, 6)), _Widths(9, 8, (22, 7, 13, 11, 6, 7, 8))
+_NARROW, _WIDE = _Widths(7, 7, (18, 6, 11, 9, 4, 4, 5)), _Widths(9, 8, (22, 7, 13, 11, 6, 7, 8))
 """80 and 100 signs together"""
 _ROOM = 100
 _LINKS = {"nvswitch": "NVLink", "nvlink_bridge": "bridge", "pcie_p2p": "PCIe", "pcie_host": "host"}

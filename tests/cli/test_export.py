@@ -1,0 +1,107 @@
+"""``fullstep export`` by way of ``main``."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fullstep.cli import main
+
+WORKSHEET = {"model": {"name": "meta-llama/Llama-3.1-8B"}, "method": {"kind": "lora"}, "machine": {"gpu": "H100-SXM", "gpus": 8}}
+
+
+@pytest.fixture
+def sheet(tmp_path: Path) -> str:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(WORKSHEET), encoding="utf-8")
+    return str(path)
+
+
+def test_one_file_goes_to_standard_output(sheet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", sheet, "--to", "skypilot", "--command", "train.py"]) == 0
+    out = capsys.readouterr().out
+    assert yaml.safe_load(out)["resources"]["accelerators"] == {"H100": 8}
+    assert "Memory: " in out and "usable per GPU: fits (estimated)" in out
+
+
+def test_several_files_are_told_apart(sheet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", sheet, "--to", "dstack"]) == 0
+    out = capsys.readouterr().out
+    assert [document["type"] for document in yaml.safe_load_all(out)] == ["fleet", "task"]
+    assert "# llama-3-1-8b-lora.task.dstack.yml\n" in out
+
+
+def test_flags_alone_are_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--model", "meta-llama/Llama-3.1-8B", "--method", "lora", "--gpu", "H100-SXM", "--gpus", "8", "--nodes", "2"]
+    assert main(["export", "--to", "slurm", *words, "--interruptible", "--max-hours", "24"]) == 0
+    out = capsys.readouterr().out
+    assert "#SBATCH --time=1440\n" in out and "#SBATCH --nodes=2\n" in out and "# Network: " in out
+
+
+def test_an_option_of_plan_can_be_exported(sheet: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", sheet, "--json"]) == 0
+    option = json.loads(capsys.readouterr().out)["options"][0]["worksheet"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(option).encode())))
+    assert main(["export", "-", "--to", "torchrun"]) == 0
+    assert "torchrun --standalone" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_is_written_and_said(sheet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", sheet, "--to", "torchrun", "--gpu", "T4", "--gpus", "1", "--set", "precision.compute=float16"]) == 3
+    assert ": does not fit (estimated)" in capsys.readouterr().out
+
+
+def test_a_file_is_new_or_forced(sheet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "launch.sh"
+    words = ["export", sheet, "--to", "torchrun", "--output", str(target)]
+    assert main(words) == 0
+    assert capsys.readouterr().out == ""
+    target.write_text("mine", encoding="utf-8")
+    assert main(words) == 2
+    assert "a file is there already" in capsys.readouterr().err and target.read_text(encoding="utf-8") == "mine"
+    assert main([*words, "--force"]) == 0
+    assert "torchrun" in target.read_text(encoding="utf-8")
+
+
+def test_dstack_writes_into_a_folder_all_or_nothing(sheet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "launch"
+    words = ["export", sheet, "--to", "dstack", "--output", str(folder)]
+    assert main(words) == 0
+    names = [path.name for path in sorted(folder.iterdir())]
+    assert names == ["llama-3-1-8b-lora.fleet.dstack.yml", "llama-3-1-8b-lora.task.dstack.yml"]
+    (folder / names[0]).unlink()
+    assert main(words) == 2
+    assert not (folder / names[0]).exists()
+    assert "task.dstack.yml" in capsys.readouterr().err
+
+
+def test_any_tool_writes_into_a_folder(sheet: str, tmp_path: Path) -> None:
+    assert main(["export", sheet, "--to", "slurm", "--output", str(tmp_path)]) == 0
+    assert (tmp_path / "llama-3-1-8b-lora.sbatch").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--to", "docker"], "--to"),
+        ([], "--to"),
+        (["--to", "slurm", "--command", "a\nb"], "--command"),
+        (["--to", "slurm", "--max-hours", "0"], "hours above 0"),
+        (["--to", "slurm", "--max-hours", "nan"], "hours above 0"),
+        (["--to", "skypilot", "--provider", "nowhere"], "aws, azure, gcp"),
+        (["--to", "torchrun", "--output", "no/such/folder/file.sh"], "cannot be written"),
+    ],
+)
+def test_bad_input_is_told(words: list[str], says: str, sheet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", sheet, *words]) == 2
+    captured = capsys.readouterr()
+    assert says in captured.err and captured.out == ""
+
+
+def test_a_worksheet_without_a_card_is_told_where_to_take_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "--model", "meta-llama/Llama-3.1-8B", "--to", "slurm"]) == 2
+    assert "options[i].worksheet" in capsys.readouterr().err
