@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -18,3 +19,15 @@ def _signals_as_usual() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nobodys_prices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads prices that whoever runs it has fetched, or machines that they have."""
+    before = {name: os.environ.pop(name, None) for name in ("XDG_CACHE_HOME", "FULLSTEP_MACHINES")}
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value

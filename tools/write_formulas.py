@@ -1,4 +1,4 @@
-"""docs/formulas.md: every public function and type of the physics with its signature and its docstring.
+"""docs/formulas.md: every public function and type of the physics and of the bill with its signature and its docstring.
 
 The sources are read, not imported. Modules come in the order in which a newcomer would read them, functions as they stand in theirs.
 """
@@ -10,13 +10,16 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-PHYSICS = Path(__file__).resolve().parent.parent / "src" / "fullstep" / "physics"
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "fullstep"
+ROOMS = ("physics", "cost")
+PRICES = ("offers/owned.py", "offers/provider.py", "offers/currency.py")
+"""modules of other rooms that hold formulas"""
 
 _INTRODUCTION = """\
 # Formulas
 
 Every formula is one small function; this page is made from their docstrings (`make docs`): first what is kept between
-steps, then what a block and the head need, then the walk through the step, last the three counters and the peaks outside it. Sizes are
+steps, then what a block and the head need, then the walk through the step, then the three counters and the peaks outside it; network, time, and last the bill. Sizes are
 bytes, times seconds, rates per second, unless a name says otherwise. h is the width of the stream (hidden), f that of the feed-forward
 layer, q and k those of queries and of keys, r a rank. What is not physics (framework overhead, fragmentation, habits of a
 framework) stands in data files with bounds and evidence, not here.
@@ -32,8 +35,11 @@ _SECTIONS = {"Args:": "Parameters", "Returns:": "Returns", "Raises:": "Raises", 
 def page() -> str:
     """The whole page in Markdown."""
     parts = [_INTRODUCTION]
-    for path in sorted(PHYSICS.rglob("*.py"), key=_reading_order):
-        parts += _module(path)
+    for room in ROOMS:
+        for path in sorted((PACKAGE / room).rglob("*.py"), key=_reading_order):
+            parts += _module(path)
+    for name in PRICES:
+        parts += _module(PACKAGE / name)
     return "\n".join(parts)
 
 
@@ -48,7 +54,7 @@ def _module(path: Path) -> Iterator[str]:
     documented = [(node, text) for node in public if (text := ast.get_docstring(node, clean=True))]
     if not documented:
         return
-    name = ".".join(path.relative_to(PHYSICS.parent).with_suffix("").parts).removesuffix(".__init__")
+    name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
     yield f"## {name}\n"
     if text := ast.get_docstring(tree, clean=True):
         yield _markdown(text)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from generated_pages import ROOT, between_markers
 
 from fullstep import api
+from fullstep.offers.catalogue import bundled_offers
+from fullstep.offers.currency import default_rates
+from fullstep.offers.market import Market
+from fullstep.plan.renting import Renter
 from fullstep.report.paper import Paper
 from fullstep.report.plan_text import plan_text
 
@@ -16,7 +20,7 @@ _LEFT_OUT = ("Missing", "Assumed", "Open")
 
 
 def page() -> str:
-    """The whole README with the report of today."""
+    """The whole README with the report, on the day of the newest price that comes along."""
     content = f"```\n$ fullstep plan {EXAMPLE}\n\n{_report()}```\n"
     readme = between_markers((ROOT / "README.md").read_text(encoding="utf-8"), BEGIN, END, content)
     if readme is None:
@@ -25,8 +29,10 @@ def page() -> str:
 
 
 def _report() -> str:
-    found = api.plan(api.read_worksheet(ROOT / EXAMPLE))
-    return "".join(_without(plan_text(found, Paper(width=_WIDTH)).splitlines(keepends=True)))
+    offers = bundled_offers()
+    newest = max(offer.captured_on for offer in offers)
+    found = api.plan(api.read_worksheet(ROOT / EXAMPLE), renter=Renter(Market(offers, {}, default_rates()), today=newest))
+    return "".join(_without(plan_text(found, Paper(width=_WIDTH), newest).splitlines(keepends=True)))
 
 
 def _without(lines: list[str]) -> list[str]:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from fullstep.api.answer import compare as compare
     from fullstep.api.answer import estimate as estimate
     from fullstep.api.data import profile_data as profile_data
+    from fullstep.api.offers import compare_offers as compare_offers
+    from fullstep.api.offers import offers as offers
+    from fullstep.api.offers import refresh_offers as refresh_offers
+    from fullstep.api.prices import renter_of as renter_of
     from fullstep.api.search import largest as largest
     from fullstep.api.search import plan as plan
     from fullstep.api.traced import trace as trace
@@ -20,17 +24,24 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "compare": "fullstep.api.answer",
+    "compare_offers": "fullstep.api.offers",
     "estimate": "fullstep.api.answer",
     "largest": "fullstep.api.search",
+    "offers": "fullstep.api.offers",
     "plan": "fullstep.api.search",
     "profile_data": "fullstep.api.data",
     "read_worksheet": "fullstep.job",
+    "refresh_offers": "fullstep.api.offers",
+    "renter_of": "fullstep.api.prices",
     "trace": "fullstep.api.traced",
     "worksheet_from_mapping": "fullstep.job",
 }
 """where each function lives: it is imported when it is first asked for, so that an estimate does not load the search"""
 
-__all__ = ["compare", "estimate", "largest", "plan", "profile_data", "read_worksheet", "trace", "worksheet_from_mapping"]
+__all__ = [
+    "compare", "compare_offers", "estimate", "largest", "offers", "plan", "profile_data", "read_worksheet", "refresh_offers", "renter_of",
+    "trace", "worksheet_from_mapping",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import argparse
 import sys
-from math import ceil
+from collections.abc import Callable
+from math import ceil, inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK
+from fullstep.cli.market_arguments import add_market_arguments, renter_from
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
 from fullstep.errors import Fault, InputError
+from fullstep.quantities import money
 
 if TYPE_CHECKING:
     from fullstep.formats import LaunchFile
+    from fullstep.job import Job, Worksheet
     from fullstep.ledger import Answer
+    from fullstep.plan.rental import Rental
+    from fullstep.quantities import Currency
 
 _TOOLS = ("skypilot", "dstack", "slurm", "torchrun")
 _GIB = 2**30
+_CHOICES: dict[str, Callable[[Rental], bool]] = {
+    "cheapest": lambda rental: True,
+    "on-demand": lambda rental: not rental.interruptible,
+    "interruptible": lambda rental: rental.interruptible,
+    "fastest": lambda rental: True,
+    "own": lambda rental: rental.offer.is_own,
+}
+"""what one may want of the market"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     offer.add_argument("--region", metavar="NAME", help="like us-east-1")
     offer.add_argument("--instance", metavar="NAME", help="like p5.48xlarge")
     offer.add_argument("--price-per-hour", metavar="USD", help="of one node; dstack takes nothing dearer")
+    choose = "of the market, where the worksheet names no machine (cheapest); what the tool cannot start is passed over"
+    offer.add_argument("--choose", choices=tuple(_CHOICES), default="cheapest", help=choose)
+    add_market_arguments(parser)
     add_worksheet_arguments(parser)
 
 
@@ -54,26 +71,100 @@ def _hours(text: str) -> float:
 def run(arguments: argparse.Namespace) -> int:
     """Writes the files and returns the exit code: 3 where the worksheet does not fit, which their heads say too."""
     from fullstep.api.answer import answer_of  # noqa: PLC0415 (after the arguments are known to be good)
-    from fullstep.formats import TOOLS, launch_from  # noqa: PLC0415
     from fullstep.job import complete  # noqa: PLC0415
 
-    job = complete(worksheet_from(arguments))
-    answer = answer_of(job)
-    traffic = None if answer.timing is None else answer.timing.traffic
-    rate = None if traffic is None else traffic.required_gbit_s_per_node
-    launch = launch_from(
-        job, command=arguments.command, measure=arguments.measure, setup=arguments.setup, interruptible=arguments.interruptible,
-        provider=arguments.provider, region=arguments.region, instance=arguments.instance, price_per_hour=arguments.price_per_hour,
-        checkpoints=arguments.checkpoints, max_hours=arguments.max_hours, network_gbit_s=None if rate is None else rate.likely,
-        host_gib=ceil(answer.host.memory_peak_bytes / _GIB), notes=_notes(answer, job.machine.nodes),
-    )  # fmt: skip
-    files = TOOLS[arguments.to](launch)
+    worksheet = worksheet_from(arguments)
+    job = complete(worksheet)
+    if job.machine.usable_bytes is None and not any((arguments.provider, arguments.region, arguments.instance)):
+        files, answer = _from_market(worksheet, arguments)
+    else:
+        answer = answer_of(job, renter=renter_from(arguments))
+        files = _files(job, answer, arguments, _Place.stated(arguments))
     if arguments.output is None:
         sys.stdout.write(_one_text(files))
     else:
         for path in _write(files, Path(arguments.output), arguments.force):
             sys.stderr.write(f"{path}\n")
     return EXIT_DOES_NOT_FIT if "does_not_fit" in (answer.memory.verdict, answer.host.verdict) else EXIT_OK
+
+
+class _Place(NamedTuple):
+    """Where it is to run, as far as that is chosen."""
+
+    provider: str | None
+    region: str | None
+    instance: str | None
+    price_per_hour: str | None
+    interruptible: bool
+    note: tuple[str, ...] = ()
+
+    @classmethod
+    def stated(cls, arguments: argparse.Namespace) -> _Place:
+        known = (arguments.provider, arguments.region, arguments.instance, arguments.price_per_hour)
+        return cls(*known, arguments.interruptible)
+
+    @classmethod
+    def rented(cls, rental: Rental, currency: Currency) -> _Place:
+        """By an offer; a region that holds for all of a seller's, or a marketplace's, is none."""
+        offer, price = rental.offer, rental.offer.price(rental.interruptible)
+        in_dollars = None if price is None or price.currency != "USD" else f"{price.per_hour:f}"
+        note = f"Chosen: {rental.name}, {money(rental.per_hour, currency)} an hour, seen on {offer.captured_on}"
+        cost = () if rental.cost is None else (f"Cost: {money(rental.cost.likely, currency)} likely",)
+        if offer.is_own:
+            return cls(None, None, None, None, False, (note, *cost))
+        named = None if " " in offer.instance else offer.instance
+        region = None if offer.region == "any" or price is None or price.kind != "list" else offer.region
+        return cls(offer.provider, region, named, in_dollars, rental.interruptible, (note, *cost))
+
+
+def _files(job: Job, answer: Answer, arguments: argparse.Namespace, place: _Place) -> tuple[LaunchFile, ...]:
+    """The files of a tool.
+
+    Raises:
+        InputError: the tool cannot start this there
+    """
+    from fullstep.formats import TOOLS, launch_from  # noqa: PLC0415
+
+    traffic = None if answer.timing is None else answer.timing.traffic
+    rate = None if traffic is None else traffic.required_gbit_s_per_node
+    launch = launch_from(
+        job, command=arguments.command, measure=arguments.measure, setup=arguments.setup, interruptible=place.interruptible,
+        provider=place.provider, region=place.region, instance=place.instance, price_per_hour=place.price_per_hour,
+        checkpoints=arguments.checkpoints, max_hours=arguments.max_hours, network_gbit_s=None if rate is None else rate.likely,
+        host_gib=ceil(answer.host.memory_peak_bytes / _GIB), notes=(*_notes(answer, job.machine.nodes), *place.note),
+    )  # fmt: skip
+    return TOOLS[arguments.to](launch)
+
+
+def _from_market(worksheet: Worksheet, arguments: argparse.Namespace) -> tuple[tuple[LaunchFile, ...], Answer]:
+    """The first option on the market that is wanted and that the tool can start.
+
+    Raises:
+        InputError: there is none; the fault is that of the first, or says what the market lacks
+    """
+    from fullstep.api.search import plan  # noqa: PLC0415
+    from fullstep.cli.progress import progress  # noqa: PLC0415
+
+    with progress("searching the market"):
+        found = plan(worksheet, renter=renter_from(arguments))
+    wanted = _CHOICES[arguments.choose]
+    options = [trial for trial in found.options if trial.rental is not None and trial.fits and wanted(trial.rental)]
+    if arguments.interruptible:
+        options = [trial for trial in options if trial.rental is not None and trial.rental.interruptible]
+    if arguments.choose == "fastest":
+        options.sort(key=lambda trial: trial.seconds_per_token or inf)
+    first: InputError | None = None
+    for trial in options:
+        assert trial.rental is not None
+        place = _Place.rented(trial.rental, trial.job.goal.currency)
+        try:
+            return _files(trial.job, trial.answer, arguments, place), trial.answer
+        except InputError as error:
+            first = first or error
+    if first is not None:
+        raise first
+    what = f"no machine on the market is {arguments.choose}" if found.options else found.verdict.sentence
+    raise InputError(Fault("machine.gpu", what, "a machine that fits", "`fullstep plan` says why; or name machine.gpu."))
 
 
 def _notes(answer: Answer, nodes: int) -> tuple[str, ...]:

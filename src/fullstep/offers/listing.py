@@ -89,15 +89,13 @@ def list_offers(market: Market, filters: OfferFilters, today: date) -> Listing:
     Raises:
         InputError: a filter names what does not exist; all of them together
     """
-    cards = _check(market, filters)
     offers: list[Offer] = list(market.offers)
     emptied_by, region_not_said = "", 0
-    for stage in _stages(market, filters, cards):
+    for stage in _stages(filters, _check(market, filters)):
         kept = [offer for offer in offers if stage.keeps(offer)]
         if offers and not kept:
             emptied_by = f"{stage.words} leaves none of {len(offers)}"
-        if stage.words.startswith("--region"):
-            region_not_said = sum(_has_no_region(offer) for offer in offers)
+        region_not_said += sum(map(_has_no_region, offers)) if stage.words.startswith("--region") else 0
         offers = kept
     priced = [offer for offer in offers if offer.price(filters.interruptible)]
     if offers and not priced:
@@ -105,8 +103,8 @@ def list_offers(market: Market, filters: OfferFilters, today: date) -> Listing:
     rows = sorted((_listed(offer, market, filters, today) for offer in priced), key=_ORDERS[filters.sort])
     within = [row for row in rows if filters.max_price is None or row.price.per_hour <= filters.max_price]
     if rows and not within:
-        cheapest = min(row.price.per_hour for row in rows)
-        emptied_by = f"--max-price {filters.max_price} leaves none of {len(rows)}; the cheapest costs {cheapest:.2f} {filters.currency}"
+        cheapest = f"{min(row.price.per_hour for row in rows):.2f} {filters.currency}"
+        emptied_by = f"--max-price {filters.max_price} leaves none of {len(rows)}; the cheapest costs {cheapest}"
     return Listing(
         filters=filters,
         rows=tuple(within[: filters.limit]),
@@ -114,7 +112,7 @@ def list_offers(market: Market, filters: OfferFilters, today: date) -> Listing:
         emptied_by=emptied_by,
         other_price_only=len(offers) - len(priced),
         region_not_said=region_not_said,
-        without_price=tuple(found for found in market.without_price() if not filters.providers or found.name in filters.providers),
+        without_price=tuple(found for found in market.without_price() if found.name in (filters.providers or (found.name,))),
         asked_providers=tuple(map(market.provider, filters.providers)),
         market=market,
         today=today,
@@ -156,7 +154,7 @@ def _listed(offer: Offer, market: Market, filters: OfferFilters, today: date) ->
     return found
 
 
-def _stages(market: Market, filters: OfferFilters, cards: Sequence[Card]) -> list[_Stage]:
+def _stages(filters: OfferFilters, cards: Sequence[Card]) -> list[_Stage]:
     least = filters.min_memory_gib
     region = filters.region.lower()
     asked = {

@@ -43,7 +43,7 @@ def market(machines: str | Path | None = None, *, saved: bool = True) -> Market:
     """The offers of today.
 
     A provider whose prices were fetched counts with these alone. Machines of one's own file stand beside them; one that has the provider,
-    region and name of an offer takes its place.
+    region, name and cards of an offer takes its place.
 
     Args:
         machines: one's own file; None: that which FULLSTEP_MACHINES names, else ``machines.toml`` here, where there is one
@@ -55,9 +55,12 @@ def market(machines: str | Path | None = None, *, saved: bool = True) -> Market:
     own = _own(machines)
     fetched = saved_offers() if saved else ()
     renewed = {offer.provider for offer in fetched}
-    mine = {_place(offer) for offer in own.offers}
     others = (*(offer for offer in bundled_offers() if offer.provider not in renewed), *fetched)
-    return Market((*own.offers, *(offer for offer in others if _place(offer) not in mine)), own.providers, own.rates)
+    mine: dict[tuple[str, str, str], list[Offer]] = {}
+    for offer in own.offers:
+        mine.setdefault(_place(offer), []).append(offer)
+    left = (offer for offer in others if not any(_is_same(offer, own) for own in mine.get(_place(offer), ())))
+    return Market((*own.offers, *left), own.providers, own.rates)
 
 
 def is_old(offer: Offer, today: date) -> bool:
@@ -67,6 +70,11 @@ def is_old(offer: Offer, today: date) -> bool:
 
 def _place(offer: Offer) -> tuple[str, str, str]:
     return offer.provider, offer.region, offer.instance
+
+
+def _is_same(offer: Offer, own: Offer) -> bool:
+    """In the same place: the same number of cards that it may be."""
+    return offer.gpus == own.gpus and any(card in offer.cards for card in own.cards)
 
 
 def _own(path: str | Path | None) -> OwnFile:
