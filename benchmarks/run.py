@@ -40,7 +40,8 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=2000, help="worksheets for the throughput")
     parser.add_argument("--repeats", type=int, default=7, help="runs of which the median counts")
     options = parser.parse_args()
-    results = [cold_start(options.repeats), plan_search(options.repeats), *throughput(options.lines)]
+    searches = [plan_search(options.repeats), market_search(options.repeats), market_search(options.repeats, nodes=4)]
+    results = [cold_start(options.repeats), *searches, *throughput(options.lines)]
     print(f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}, median of {options.repeats}\n")
     print("| what | here | beside it | wanted |\n|---|---|---|---|")
     for result in results:
@@ -61,6 +62,14 @@ def plan_search(repeats: int) -> Result:
     own = seconds_of([str(FULLSTEP), "plan", str(EXAMPLE), "--json"], repeats)
     estimate = seconds_of([str(FULLSTEP), "estimate", str(EXAMPLE), "--json"], repeats)
     return Result("`fullstep plan`, one server", f"{own:.2f} s", f"{own / estimate:.1f} x one estimate", "well under 1 s")
+
+
+def market_search(repeats: int, nodes: int = 1) -> Result:
+    """The whole market for one worksheet that names no machine, every offer with its bill, with the start of the process."""
+    sheet = "--model meta-llama/Llama-3.1-8B --method lora --sequence-tokens 4096 --accumulation 16 --data-tokens 2e7".split()
+    own = seconds_of([str(FULLSTEP), "plan", *sheet, "--max-nodes", str(nodes), "--json"], repeats)
+    estimate = seconds_of([str(FULLSTEP), "estimate", *sheet, "--json"], repeats)
+    return Result(f"`fullstep plan`, the market, up to {nodes} nodes", f"{own:.2f} s", f"{own / estimate:.1f} x one estimate", "under 2 s")
 
 
 def throughput(lines: int) -> tuple[Result, Result]:

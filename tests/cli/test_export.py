@@ -102,6 +102,23 @@ def test_bad_input_is_told(words: list[str], says: str, sheet: str, capsys: pyte
     assert says in captured.err and captured.out == ""
 
 
-def test_a_worksheet_without_a_card_is_told_where_to_take_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "--model", "meta-llama/Llama-3.1-8B", "--to", "slurm"]) == 2
+def test_a_worksheet_without_a_card_takes_one_of_the_market(capsys: pytest.CaptureFixture[str]) -> None:
+    sheet = ["--model", "meta-llama/Llama-3.1-8B", "--method", "lora", "--data-tokens", "2e7"]
+    assert main(["export", *sheet, "--to", "skypilot", "--choose", "on-demand"]) == 0
+    document = yaml.safe_load(capsys.readouterr().out)
+    assert document["num_nodes"] == 1 and document["resources"]["infra"] and not document["resources"].get("use_spot")
+    assert main(["export", *sheet, "--to", "skypilot", "--choose", "interruptible"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["resources"]["use_spot"] is True
+
+
+def test_nothing_on_the_market_is_an_input_error(capsys: pytest.CaptureFixture[str]) -> None:
+    sheet = ["--model", "meta-llama/Llama-3.1-8B", "--method", "lora"]
+    assert main(["export", *sheet, "--to", "slurm", "--choose", "own"]) == 2
+    assert "no machine on the market is own" in capsys.readouterr().err
+    assert main(["export", *sheet, "--data-tokens", "1e12", "--budget", "1", "--to", "slurm"]) == 2
+    assert "budget" in capsys.readouterr().err
+
+
+def test_with_a_provider_and_no_card_it_is_told_where_to_take_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "--model", "meta-llama/Llama-3.1-8B", "--to", "slurm", "--provider", "aws"]) == 2
     assert "options[i].worksheet" in capsys.readouterr().err

@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from fullstep.api.answer import compare as compare
     from fullstep.api.answer import estimate as estimate
     from fullstep.api.data import profile_data as profile_data
-    from fullstep.api.offers import compare_offers as compare_offers
-    from fullstep.api.offers import offers as offers
-    from fullstep.api.offers import refresh_offers as refresh_offers
     from fullstep.api.prices import renter_of as renter_of
     from fullstep.api.search import largest as largest
     from fullstep.api.search import plan as plan
+    from fullstep.api.sellers import compare_offers as compare_offers
+    from fullstep.api.sellers import offers as offers
+    from fullstep.api.sellers import refresh_offers as refresh_offers
     from fullstep.api.traced import trace as trace
     from fullstep.job import read_worksheet as read_worksheet
     from fullstep.job import worksheet_from_mapping as worksheet_from_mapping
 
 _HOMES = {
     "compare": "fullstep.api.answer",
-    "compare_offers": "fullstep.api.offers",
+    "compare_offers": "fullstep.api.sellers",
     "estimate": "fullstep.api.answer",
     "largest": "fullstep.api.search",
-    "offers": "fullstep.api.offers",
+    "offers": "fullstep.api.sellers",
     "plan": "fullstep.api.search",
     "profile_data": "fullstep.api.data",
     "read_worksheet": "fullstep.job",
-    "refresh_offers": "fullstep.api.offers",
+    "refresh_offers": "fullstep.api.sellers",
     "renter_of": "fullstep.api.prices",
     "trace": "fullstep.api.traced",
     "worksheet_from_mapping": "fullstep.job",

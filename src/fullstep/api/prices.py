@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from fullstep.job import Job
@@ -26,26 +27,34 @@ def renter_of(machines: str | Path | None = None, odds: Odds | None = None) -> R
 
 
 def rentals_of(job: Job, answer: Answer, renter: Renter | None = None) -> tuple[Rental, ...]:
-    """The cheapest offers of a job's machines, on demand before interruptible; empty where nobody rents them, or no GPU is named.
+    """The cheapest offers of a job's machines: your own, on demand, interruptible; empty where nobody has them, or no GPU is named.
 
     Args:
         job: complete
         answer: with its time
         renter: what prices it; None: by the offers of today
     """
-    prices = _todays() if renter is None else renter
-    return tuple(prices.cheapest(job, answer, prices.offers_for(job)))
+    return tuple(_rentals(job, answer, renter))
 
 
 def with_price(job: Job, answer: Answer, renter: Renter | None = None) -> Answer:
     """The answer with the cost of its run on the cheapest offer, where both are known."""
-    if job.machine.card is None or answer.timing is None or answer.timing.run is None:
+    if answer.timing is None or answer.timing.run is None:
         return answer
-    rentals = rentals_of(job, answer, renter)
-    return with_cost(answer, rentals[0]) if rentals else answer
+    first = next(_rentals(job, answer, renter), None)
+    return answer if first is None else with_cost(answer, first)
 
 
-@cache
-def _todays() -> Renter:
-    """Read once for all answers of a process."""
-    return renter_of()
+def _rentals(job: Job, answer: Answer, renter: Renter | None) -> Iterator[Rental]:
+    """One after the other, as they are asked for."""
+    machine = job.machine
+    if machine.card is None:
+        return
+    prices = _todays(machine.card.key, machine.gpus) if renter is None else renter
+    yield from prices.cheapest(job, answer, prices.offers_for(job))
+
+
+@lru_cache(maxsize=256)
+def _todays(card: str, gpus: int) -> Renter:
+    """Offers of such machines, read once for all answers of a process."""
+    return Renter(market(only=(card, gpus)))

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK, EXIT_OURS
-from fullstep.cli.market_arguments import add_market_arguments, renter_from
+from fullstep.cli.market_arguments import add_market_arguments, renter_if_stated
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, jobs_from, states_anything
 from fullstep.errors import Fault, InputError
 from fullstep.job import Worksheet
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fullstep.physics.network.required import EXPOSED_SHARE  # noqa: PLC0415
 
     jobs = jobs_from(arguments)
-    renter = renter_from(arguments)
+    renter = renter_if_stated(arguments)
     answers = [answer_of(job, arguments.exposed_share or EXPOSED_SHARE, renter) for job in jobs]
     if arguments.json:
         from fullstep.report.json import answer_as_dict, dump  # noqa: PLC0415

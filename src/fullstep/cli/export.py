@@ -149,6 +149,8 @@ def _from_market(worksheet: Worksheet, arguments: argparse.Namespace) -> tuple[t
         found = plan(worksheet, renter=renter_from(arguments))
     wanted = _CHOICES[arguments.choose]
     options = [trial for trial in found.options if trial.rental is not None and trial.fits and wanted(trial.rental)]
+    if worksheet.stated("goal.budget") is not None:  # what it costs has to be known
+        options = [trial for trial in options if trial.rental is not None and trial.rental.cost is not None]
     if arguments.interruptible:
         options = [trial for trial in options if trial.rental is not None and trial.rental.interruptible]
     if arguments.choose == "fastest":

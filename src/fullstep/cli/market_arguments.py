@@ -42,6 +42,12 @@ def renter_from(arguments: argparse.Namespace) -> Renter:
     return renter_of(arguments.machines, odds)
 
 
+def renter_if_stated(arguments: argparse.Namespace) -> Renter | None:
+    """The same where any of the options is given; None: the offers of today, of which one machine needs only its own."""
+    stated = (arguments.machines, arguments.interrupted_every, arguments.wait_for_machines)
+    return renter_from(arguments) if arguments.any_fabric or any(each is not None for each in stated) else None
+
+
 def _hours(*, above_zero: bool) -> Callable[[str], float]:
     """A check for a number of hours."""
 

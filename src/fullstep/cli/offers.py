@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace, providers: list[str]) -> int:
-    from fullstep.api.offers import offers  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.api.sellers import offers  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.offers.listing import DEFAULT_LIMIT, OfferFilters  # noqa: PLC0415
 
     filters = OfferFilters(
@@ -84,7 +84,7 @@ def _list(arguments: argparse.Namespace, providers: list[str]) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from fullstep.api.offers import compare_offers  # noqa: PLC0415
+    from fullstep.api.sellers import compare_offers  # noqa: PLC0415
 
     found = compare_offers(arguments.compare, currency=_currency(arguments), gpu=arguments.gpu or "", machines=arguments.machines)
     if arguments.json:
@@ -99,7 +99,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _refresh(arguments: argparse.Namespace, providers: list[str]) -> int:
-    from fullstep.api.offers import refresh_offers  # noqa: PLC0415
+    from fullstep.api.sellers import refresh_offers  # noqa: PLC0415
     from fullstep.offers.live.refresh import TIMEOUT_SECONDS, Outcome  # noqa: PLC0415
     from fullstep.report.refresh_text import outcome_text, refresh_text  # noqa: PLC0415
 

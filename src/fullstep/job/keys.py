@@ -235,7 +235,7 @@ KEYS: tuple[Key, ...] = (
     _choice("goal", "currency", ("USD", "EUR", "RUB"), "USD", "currency of the budget"),
     _whole("goal", "max_nodes", (1, 10**5), "–", "servers up to which `fullstep plan` may search"),
     _whole("goal", "runs", (1, 10**6), "1", "runs of this kind"),
-    _number("goal", "idle_hours_between_runs", (0, HOURS), "0", "hours for which the machine is kept between runs", unit="hours"),
+    _number("goal", "idle_hours_between_runs", (0, HOURS), "0", "hours between two runs: idle, stopped or given back", unit="hours"),
     Key("goal", "reserve_fraction", "number", "0.05", "share of each GPU's memory that is kept free", low=0, high=1, high_open=True),
     # plan
     Key("plan", "fixed", "keys", "–", "keys that `fullstep plan` must not change", example='["step.attention"]'),

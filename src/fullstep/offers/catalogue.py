@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import cache
 from typing import NamedTuple, cast
 
+from fullstep.hardware import Card
 from fullstep.offers.cards import offered_cards
 from fullstep.offers.offer import Offer, Price, PriceKind
 from fullstep.offers.provider import DATA
@@ -30,10 +31,29 @@ def bundled_offers() -> Sequence[Offer]:
     >>> {offer.cards[0].key for offer in bundled_offers() if offer.instance == "p5.48xlarge"}
     {'H100-SXM'}
     """
+    return tuple(map(_offer, _rows()))
+
+
+def bundled_offers_of(card: str, gpus: int) -> Sequence[Offer]:
+    """Those of machines that may have so many of that card.
+
+    >>> {offer.provider for offer in bundled_offers_of("B300", 8)}
+    {'aws'}
+    """
+    rows = (row for row in _rows() if row["gpus"] == str(gpus))
+    return [_offer(row) for row in rows if any(each.key == card for each in _cards(row))]
+
+
+@cache
+def _rows() -> Sequence[Mapping[str, str]]:
     with (DATA / "offers.csv").open(encoding="utf-8", newline="") as file:
         lines = csv.reader(file)
         columns = next(lines)
-        return tuple(_offer(dict(zip(columns, line, strict=True))) for line in lines)
+        return [dict(zip(columns, line, strict=True)) for line in lines]
+
+
+def _cards(row: Mapping[str, str]) -> tuple[Card, ...]:
+    return offered_cards(row["gpu"], row["form"], float(row["gpu_memory_gb"]))
 
 
 @cache
@@ -49,7 +69,7 @@ def _offer(row: Mapping[str, str]) -> Offer:
         region=row["region"],
         instance=row["instance"],
         gpu=row["gpu"],
-        cards=offered_cards(row["gpu"], row["form"], float(row["gpu_memory_gb"])),
+        cards=_cards(row),
         gpus=int(row["gpus"]),
         on_demand=_price(row["on_demand_usd_h"], row["on_demand_kind"]),
         interruptible=_price(row["interruptible_usd_h"], row["interruptible_kind"]),

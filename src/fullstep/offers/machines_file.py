@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fullstep.errors import Fault, InputError
 from fullstep.hardware import find_card
@@ -16,6 +16,7 @@ from fullstep.job.raw_bytes import bytes_of_file
 from fullstep.offers.currency import Rate, Rates, default_rates
 from fullstep.offers.file_values import MACHINE_KEYS, PROVIDER_KEYS, RATE_KEYS, checked
 from fullstep.offers.offer import Offer, Price
+from fullstep.offers.own_file import OwnFile
 from fullstep.offers.owned import Ownership, owned_per_hour, running_per_hour
 from fullstep.offers.provider import Provider, Tier, provider_of
 from fullstep.quantities import Currency
@@ -24,14 +25,6 @@ _TABLES = ("machine", "provider", "rates")
 _OWN = ("power_kw", "power_price_per_kwh", "hosting_per_month", "purchase", "resale", "years", "used_share")
 """keys that say what a machine of one's own costs"""
 _ZERO = Decimal(0)
-
-
-class OwnFile(NamedTuple):
-    """What a file says."""
-
-    offers: tuple[Offer, ...]
-    providers: Mapping[str, Provider]
-    rates: Rates
 
 
 def read_machines(path: str | Path) -> OwnFile:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fullstep.errors import Fault, InputError
-from fullstep.offers.catalogue import bundled_offers
+from fullstep.offers.catalogue import bundled_offers, bundled_offers_of
 from fullstep.offers.currency import Rates, default_rates
-from fullstep.offers.machines_file import OwnFile, read_machines
 from fullstep.offers.offer import Offer
+from fullstep.offers.own_file import OwnFile
 from fullstep.offers.provider import Provider, provider_of, providers
 from fullstep.offers.saved import saved_offers
 
@@ -39,7 +39,7 @@ class Market(NamedTuple):
         return [self.provider(name) for name in providers() if name not in priced]
 
 
-def market(machines: str | Path | None = None, *, saved: bool = True) -> Market:
+def market(machines: str | Path | None = None, *, saved: bool = True, only: tuple[str, int] | None = None) -> Market:
     """The offers of today.
 
     A provider whose prices were fetched counts with these alone. Machines of one's own file stand beside them; one that has the provider,
@@ -48,6 +48,7 @@ def market(machines: str | Path | None = None, *, saved: bool = True) -> Market:
     Args:
         machines: one's own file; None: that which FULLSTEP_MACHINES names, else ``machines.toml`` here, where there is one
         saved: with what ``fullstep offers refresh`` fetched
+        only: a card and how many of it a machine has: of the offers that come along no others are read, for speed
 
     Raises:
         InputError: the file is at fault
@@ -55,7 +56,8 @@ def market(machines: str | Path | None = None, *, saved: bool = True) -> Market:
     own = _own(machines)
     fetched = saved_offers() if saved else ()
     renewed = {offer.provider for offer in fetched}
-    others = (*(offer for offer in bundled_offers() if offer.provider not in renewed), *fetched)
+    bundled = bundled_offers() if only is None else bundled_offers_of(*only)
+    others = (*(offer for offer in bundled if offer.provider not in renewed), *fetched)
     mine: dict[tuple[str, str, str], list[Offer]] = {}
     for offer in own.offers:
         mine.setdefault(_place(offer), []).append(offer)
@@ -82,5 +84,11 @@ def _own(path: str | Path | None) -> OwnFile:
     if stated:
         if not Path(stated).exists():
             raise InputError(Fault(str(stated)[:200], "no such file", "a file of your machines, see docs/offers.md"))
-        return read_machines(stated)
-    return read_machines(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else OwnFile((), {}, default_rates())
+        return _read(stated)
+    return _read(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else OwnFile((), {}, default_rates())
+
+
+def _read(path: str | Path) -> OwnFile:
+    from fullstep.offers.machines_file import read_machines  # noqa: PLC0415 (only who has such a file pays for it)
+
+    return read_machines(path)

@@ -90,8 +90,13 @@ def market_verdict(
     verdict = overall(as_written, options, helps, late)
     if not options:
         return verdict
-    sentence = verdict.sentence.replace(_where(options[0]), f"{_where(options[0])}{_price_words(options[0])}", 1)
-    return verdict._replace(sentence=sentence)
+    best = options[0]
+    if best.fits and best.job.goal.budget is not None and (best.rental is None or best.rental.cost is None):
+        open_parts = {} if best.answer.timing is None else dict(best.answer.timing.open)
+        why = open_parts.get("step") or open_parts.get("run") or "no price is known"
+        sentence = f"Not decidable yet: {_where(best)}; whether it stays within the budget is open: {why}."
+        return PlanVerdict("undecided", why, sentence, "state data.tokens; or measure a step, and put its time into [measured] step_seconds")
+    return verdict._replace(sentence=verdict.sentence.replace(_where(best), f"{_where(best)}{_price_words(best)}", 1))
 
 
 def _price_words(trial: Trial) -> str:

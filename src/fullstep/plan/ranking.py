@@ -79,8 +79,8 @@ def ordered(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def cheapest_first(trials: Iterable[Trial]) -> list[Trial]:
-    """Trials on rented machines: what fits, likely in time and within the budget, before the rest; then by the likely total cost, or where
-    the length of the run is not known by the price of a token; then by time and by interruptions.
+    """Trials on rented machines: what fits, likely in time and within the budget, before the rest; then by the likely total cost, where the
+    length of the run is not known by the price of a token, where no step can be timed by that of an hour; then by time and interruptions.
 
     A cheaper offer of the same machine never comes behind.
     """
@@ -91,12 +91,13 @@ def _by_cost(trial: Trial) -> tuple[float, ...]:
     rental, goal = trial.rental, trial.job.goal
     if rental is None:
         return (verdict_order(trial.verdict), trial.lateness, 2.0)
-    cost = rental.cost
-    over = cost is not None and goal.budget is not None and cost.likely > Decimal(goal.budget)
-    price = cost.likely if cost is not None else rental.per_million_tokens if rental.per_million_tokens is not None else rental.per_hour
+    cost, each = rental.cost, rental.per_million_tokens
+    over = goal.budget is not None and (cost is None or cost.likely > Decimal(goal.budget))
+    known, price = (0, cost.likely) if cost is not None else (1, each) if each is not None else (2, rental.per_hour)
     hours = rental.run_hours.likely if rental.run_hours is not None else trial.seconds_per_token or 0.0
     interruptions = 0.0 if cost is None else cost.interruptions
-    return (verdict_order(trial.verdict), trial.lateness, float(over), float(price), hours, interruptions, float(rental.per_hour))
+    kept = (verdict_order(trial.verdict), trial.lateness, float(over), float(known))
+    return (*kept, float(price), hours, interruptions, float(rental.per_hour))
 
 
 def _before_time(trial: Trial) -> tuple[int, ...]:

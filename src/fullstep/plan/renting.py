@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from operator import itemgetter
 
 from fullstep.cost.bill import HOUR_SECONDS, Priced, priced, taking_of
-from fullstep.cost.chance import chance_within
 from fullstep.cost.interruption import Saving
 from fullstep.cost.rent import Rent
 from fullstep.evidence import Assumption
@@ -91,14 +91,18 @@ class Renter:
         self, job: Job, answer: Answer, offers: Sequence[Offer], usage: UsageBounds | None, interruptible: bool
     ) -> Iterator[Rental]:
         """Each by its likely cost alone; of equal machines only the cheapest, as nothing else tells them apart."""
-        groups: dict[tuple[object, ...], list[Offer]] = {}
+        groups: dict[tuple[object, ...], list[tuple[Decimal, Offer]]] = {}
         for offer in offers:
             if offer.price(interruptible) is not None:
-                groups.setdefault(_alike(offer), []).append(offer)
-        for alike in groups.values():
-            offer = min(alike, key=lambda each: self._per_hour(each, interruptible, job))
+                groups.setdefault(_alike(offer), []).append((self._per_hour(offer, interruptible, job), offer))
+        best: Decimal | None = None
+        for alike in sorted(groups.values(), key=_lowest):
+            per_hour, offer = min(alike, key=itemgetter(0))
+            if best is not None and usage is not None and _at_least(per_hour, job, usage) > best:
+                return  # this one and all that follow cost more for their hours alone
             rental = self._rental(job, answer, offer, usage, interruptible)
             if rental is not None:
+                best = rental.cost.likely if rental.cost is not None and (best is None or rental.cost.likely < best) else best
                 yield rental._replace(elsewhere=len(alike) - 1)
 
     def _per_hour(self, offer: Offer, interruptible: bool, job: Job) -> Decimal:
@@ -170,6 +174,8 @@ class Renter:
         goal = job.goal
         if rental.cost is None or (goal.finish_within_hours is None and goal.budget is None):
             return rental
+        from fullstep.cost.chance import chance_within  # noqa: PLC0415 (only a deadline or a budget asks for chances)
+
         rent = self.rent(job, rental.offer, rental.interruptible)
         taking = taking_of(usage.likely, rent) if rental.interruptible else None
         work = Bounds(*(one.steps_seconds + one.evaluation_seconds for one in usage))
@@ -211,6 +217,17 @@ def _cost(low: Priced, likely: Priced, high: Priced) -> Cost:
         interruptions=likely.interruptions,
         deviation=likely.deviation,
     )
+
+
+def _lowest(alike: Sequence[tuple[Decimal, Offer]]) -> Decimal:
+    """Of equal machines."""
+    return min(price for price, _ in alike)
+
+
+def _at_least(per_hour: Decimal, job: Job, usage: UsageBounds) -> Decimal:
+    """What its training alone costs: no bill is below it."""
+    worked = usage.likely.runs * (usage.likely.steps_seconds + usage.likely.evaluation_seconds) / HOUR_SECONDS
+    return per_hour * job.machine.nodes * Decimal(repr(worked))
 
 
 def _alike(offer: Offer) -> tuple[object, ...]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fullstep.ledger import Flop, Run, StepTime, Traffic
-from fullstep.report.cost_json import bill_line_as_dict, cost_as_dict
+from fullstep.ledger import Cost, Flop, Run, StepTime, Traffic
 
 
 def step_as_dict(step: StepTime | None, flop: Sequence[Flop] = ()) -> dict[str, Any] | None:
@@ -49,6 +48,13 @@ def run_as_dict(run: Run | None) -> dict[str, Any] | None:
         "seconds": run.seconds.as_dict(),
         "evaluation_seconds": run.evaluation_seconds.as_dict(),
         "checkpoint_seconds": None if run.checkpoint_seconds is None else run.checkpoint_seconds.as_dict(),
-        "cost": None if run.cost is None else cost_as_dict(run.cost),
-        "bill": None if run.cost is None else [bill_line_as_dict(line, run.cost.bill.currency) for line in run.cost.bill.lines],
+        **_cost(run.cost),
     }
+
+
+def _cost(cost: Cost | None) -> dict[str, Any]:
+    if cost is None:
+        return {"cost": None, "bill": None}
+    from fullstep.report.cost_json import bill_line_as_dict, cost_as_dict  # noqa: PLC0415 (only what has a price pays for it)
+
+    return {"cost": cost_as_dict(cost), "bill": [bill_line_as_dict(line, cost.bill.currency) for line in cost.bill.lines]}
