@@ -66,7 +66,8 @@ def plan_search(repeats: int) -> Result:
 
 def market_search(repeats: int, nodes: int = 1) -> Result:
     """The whole market for one worksheet that names no machine, every offer with its bill, with the start of the process."""
-    sheet = "--model meta-llama/Llama-3.1-8B --method lora --sequence-tokens 4096 --accumulation 16 --data-tokens 2e7".split()
+    batch = ["--sequence-tokens", "4096", "--accumulation", "16", "--data-tokens", "2e7"]
+    sheet = ["--model", "meta-llama/Llama-3.1-8B", "--method", "lora", *batch]
     own = seconds_of([str(FULLSTEP), "plan", *sheet, "--max-nodes", str(nodes), "--json"], repeats)
     estimate = seconds_of([str(FULLSTEP), "estimate", *sheet, "--json"], repeats)
     return Result(f"`fullstep plan`, the market, up to {nodes} nodes", f"{own:.2f} s", f"{own / estimate:.1f} x one estimate", "under 2 s")

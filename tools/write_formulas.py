@@ -20,9 +20,9 @@ _INTRODUCTION = """\
 
 Every formula is one small function; this page is made from their docstrings (`make docs`): first what is kept between
 steps, then what a block and the head need, then the walk through the step, then the three counters and the peaks outside it, network
-and time, last the bill. Sizes are bytes, times seconds, rates per second, unless a name says otherwise. h is the width of the stream (hidden), f that of the feed-forward
-layer, q and k those of queries and of keys, r a rank. What is not physics (framework overhead, fragmentation, habits of a
-framework) stands in data files with bounds and evidence, not here.
+and time, last the bill. Sizes are bytes, times seconds, rates per second, unless a name says otherwise. h is the width of the stream
+(hidden), f that of the feed-forward layer, q and k those of queries and of keys, r a rank. What is not physics (framework overhead,
+fragmentation, habits of a framework) stands in data files with bounds and evidence, not here.
 """
 _READING_ORDER = (
     "estimate", "weights", "quantization", "optimizer", "sharding", "tape", "gradient_buffers", "kernels", "choices", "framework", "layers",

@@ -165,7 +165,8 @@ def _from_market(worksheet: Worksheet, arguments: argparse.Namespace) -> tuple[t
             first = first or error
     if first is not None:
         raise first
-    what = f"no machine on the market is {arguments.choose}" if found.options else found.verdict.sentence
+    says_why = not found.options or found.verdict.answer in ("nothing_fits", "undecided")
+    what = found.verdict.sentence if says_why else f"no machine on the market is {arguments.choose}"
     raise InputError(Fault("machine.gpu", what, "a machine that fits", "`fullstep plan` says why; or name machine.gpu."))
 
 

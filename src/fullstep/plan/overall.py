@@ -95,7 +95,7 @@ def market_verdict(
         open_parts = {} if best.answer.timing is None else dict(best.answer.timing.open)
         why = open_parts.get("step") or open_parts.get("run") or "no price is known"
         sentence = f"Not decidable yet: {_where(best)}; whether it stays within the budget is open: {why}."
-        return PlanVerdict("undecided", why, sentence, "state data.tokens; or measure a step, and put its time into [measured] step_seconds")
+        return PlanVerdict("undecided", why, sentence, "state data.tokens, or measure a step and state measured.step_seconds")
     return verdict._replace(sentence=verdict.sentence.replace(_where(best), f"{_where(best)}{_price_words(best)}", 1))
 
 
