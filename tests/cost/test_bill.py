@@ -115,7 +115,7 @@ def test_disks_of_stopped_machines_at_their_own_price() -> None:
 
 def test_what_is_not_known_is_unknown_and_not_in_the_total() -> None:
     found = priced(USAGE, rent())
-    assert {each.what for each in found.bill.unknown} == {"disk while it runs", "storage afterwards", "egress of the result"}
+    assert {each.what for each in found.bill.unknown} == {"disk while it runs", "egress of the result"}
     assert line(found, "egress of the result").quantity == 16 and line(found, "egress of the result").unit_price is None
 
 

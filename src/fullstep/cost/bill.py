@@ -183,7 +183,7 @@ def _storage(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
         yield _disk("disk of stopped machines", usage.disk_gb, gaps * usage.idle_seconds, price, rent)
     price = provider.disk_usd_gb_month
     monthly = None if price is None else price * rent.for_one_usd * _amount(usage.result_gb)
-    yield BillLine("storage afterwards", None, "month", monthly, None, "as long as it stays there")
+    yield BillLine("storage afterwards", None, "month", monthly, None, "as long as it stays there", later=True)
     yield _egress(usage, rent)
 
 

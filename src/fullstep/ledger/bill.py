@@ -18,6 +18,8 @@ class BillLine(NamedTuple):
     amount: Decimal | None
     """``quantity * unit price``, or by tiers; None: one of them is not known"""
     note: str = ""
+    later: bool = False
+    """paid for after the job, as long as one likes: no part of its total"""
 
 
 class Bill(NamedTuple):
@@ -34,7 +36,7 @@ class Bill(NamedTuple):
     @property
     def unknown(self) -> tuple[BillLine, ...]:
         """Lines that the total lacks."""
-        return tuple(line for line in self.lines if line.amount is None)
+        return tuple(line for line in self.lines if line.amount is None and not line.later)
 
 
 class Cost(NamedTuple):

@@ -31,10 +31,11 @@ def missing_data(job: Job) -> list[Missing]:
     if not job.measured:
         how = "run one full step and read torch.cuda.max_memory_allocated()"
         found.append(Missing("measured.allocated_peak_gib", "one measured step outranks every estimate", how))
-    if max(machine.nodes, job.goal.max_nodes or 1) > 1 and machine.network_gbit_s is None:
+    several = max(machine.nodes, job.goal.max_nodes or 1) > 1 and not is_market
+    if several and machine.network_gbit_s is None:
         why = "how long a step takes on several servers is open"
         found.append(Missing("machine.network_gbit_s", why, "ask for the line rate per server"))
-    elif max(machine.nodes, job.goal.max_nodes or 1) > 1 and machine.rdma is None:
+    elif several and machine.rdma is None:
         why = "sockets are taken as likely; with RDMA a network carries about twice as much"
         found.append(Missing("machine.rdma", why, "ask whether it is InfiniBand, RoCE or EFA; ibv_devinfo lists adapters"))
     if job.data.tokens is None and job.data.examples is None and job.data.steps is None:

@@ -21,14 +21,14 @@ def cents(amount: Decimal) -> Decimal:
 
 
 def money(amount: Decimal, currency: Currency) -> str:
-    """For people: whole units from a hundred on, hundredths below, more where it is less than one.
+    """For people: whole units from a hundred on, hundredths below, two digits where it is less than a tenth.
 
-    >>> money(Decimal("1480.2"), "USD"), money(Decimal("12.5"), "EUR"), money(Decimal("0.0713"), "RUB")
-    ('$1,480', '€12.50', '₽0.071')
+    >>> money(Decimal("1480.2"), "USD"), money(Decimal("0.2"), "EUR"), money(Decimal("0.0713"), "RUB")
+    ('$1,480', '€0.20', '₽0.071')
     """
     sign = _SIGNS[currency]
     if abs(amount) >= 100:
         return f"{sign}{amount.quantize(Decimal(1), ROUND_HALF_UP):,}"
-    if abs(amount) >= 1 or amount == 0:
+    if abs(amount) >= Decimal("0.1") or amount == 0:
         return f"{sign}{cents(amount)}"
     return f"{sign}{amount:.2g}" if abs(amount) >= Decimal("0.0001") else f"{sign}{amount:.1e}"

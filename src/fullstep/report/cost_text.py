@@ -17,7 +17,7 @@ from fullstep.plan.search import Plan
 from fullstep.plan.trial import Trial
 from fullstep.quantities import Bounds, Currency, cents, money
 from fullstep.report.paper import Paper
-from fullstep.report.wording import VERDICTS
+from fullstep.report.wording import VERDICTS, gib
 
 _SHOWN = 10
 _CHEAPER_SHOWN = 5
@@ -134,17 +134,28 @@ def option_on_offer(trial: Trial, today: date) -> str:
     rental, job = trial.rental, trial.job
     if rental is None:
         return machine_words(job)
-    currency = job.goal.currency
-    note = "" if trial.fits else f" ({VERDICTS[trial.verdict]})"
-    layout = ", ".join(filter(None, ("" if job.layout.strategy == "single" else layout_name(job.layout), level_words(job))))
-    cards = rental.offer.cards
-    form = f" (form not said: {' or '.join(card.key for card in cards)})" if len(cards) > 1 else ""
-    where = f"{machine_words(job)}{form}{note}{', ' if layout else ''}{layout} · {rental.name}"
+    currency, each = job.goal.currency, rental.per_million_tokens
     more = f" and {rental.elsewhere} dearer places" if rental.elsewhere > 1 else ""
-    if rental.cost is None or rental.run_hours is None:
-        each = "" if rental.per_million_tokens is None else f"{money(rental.per_million_tokens, currency)} per million tokens, "
-        return f"{each}{money(rental.per_hour, currency)} an hour · {where}{more}{_old_sign(rental, today)}"
-    return f"{cost_words(rental.cost, currency)}, {_hours(rental.run_hours)} · {where}{more}{_old_sign(rental, today)}"
+    where = f"{_machine_and_layout(trial, rental)} · {rental.name}{more}{_old_sign(rental, today)}"
+    if rental.cost is not None and rental.run_hours is not None:
+        return f"{cost_words(rental.cost, currency)}, {_hours(rental.run_hours)} · {where}"
+    token = "" if each is None else f"{money(each, currency)} per million tokens, "
+    return f"{token}{money(rental.per_hour, currency)} an hour · {where}"
+
+
+def _machine_and_layout(trial: Trial, rental: Rental) -> str:
+    """``2 nodes of 8 x H100-SXM joined by 3,200 Gbit/s, FSDP2, full recomputation``, and what is not sure or slow about it."""
+    job, cards = trial.job, rental.offer.cards
+    words = [machine_words(job)]
+    if len(cards) > 1:
+        words[0] += f" (form not said: {' or '.join(card.key for card in cards)})"
+    if job.machine.nodes > 1 and job.machine.network_gbit_s is not None:
+        words[0] += f" joined by {job.machine.network_gbit_s:,.0f} Gbit/s"
+    words += [] if trial.fits else [VERDICTS[trial.verdict]]
+    words += [] if job.layout.strategy == "single" else [layout_name(job.layout)]
+    words += [level_words(job)] if level_words(job) else []
+    slow = job.machine.card is not None and not job.machine.card.has_flash_attention and job.step.attention != "flash"
+    return ", ".join([*words, *(["no flash attention on this card"] if slow else [])])
 
 
 def _hours(hours: Bounds) -> str:
@@ -168,7 +179,8 @@ def _cheaper_lines(plan: Plan, paper: Paper) -> list[str]:
     currency = plan.as_written.job.goal.currency
     lines: list[str] = []
     for number, (price, out) in enumerate(found[:_CHEAPER_SHOWN]):
-        text = f"{out.what} from {money(price, currency)} an hour ({len(out.offers)} offers): {_why(out)}"
+        many = f"{len(out.offers)} offers" if len(out.offers) > 1 else "one offer"
+        text = f"{out.what} from {money(price, currency)} an hour ({many}): {_why(out)}"
         lines += paper.entry("" if number else "Not cheaper", text)
     if len(found) > _CHEAPER_SHOWN:
         lines += paper.entry("", f"and {len(found) - _CHEAPER_SHOWN} more kinds of machines that are cheaper by the hour (see Not)")
@@ -176,8 +188,9 @@ def _cheaper_lines(plan: Plan, paper: Paper) -> list[str]:
 
 
 def _why(out: Rejection) -> str:
-    if out.limit == "memory" and out.needed is not None and out.available is not None:
-        return f"{out.needed / 2**30:,.1f} GiB needed {out.detail}, {out.available / 2**30:,.1f} there"
+    if out.unit == "bytes" and out.needed is not None and out.available is not None:
+        what = " of host memory" if out.limit == "host_memory" else ""
+        return f"{gib(out.needed)} GiB{what} needed {out.detail}, {gib(out.available)} there"
     return out.detail.rstrip(".")
 
 
