@@ -56,9 +56,10 @@ test: $(TEST_READY) lint ## all checks and tests (what continuous integration ru
 test-quick: $(QUICK_READY) ## the tests that need neither torch nor transformers
 	$(BIN)/pytest -m 'not real_classes' --ignore=src/fullstep/lab/trace/worker --ignore=tests/lab/trace/worker
 
-test-slow: $(TEST_READY) ## a deep search for worksheets that break an invariant, and collectives against the clock: minutes
+test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives against the clock, launch files against the tools: minutes
 	EXAMPLES=2500 $(BIN)/pytest tests/physics/test_invariants.py
 	$(BIN)/pytest tests/physics/network/link/slow_times.py
+	$(BIN)/pytest tests/formats/slow_launch.py
 
 accuracy: $(RUN_READY) ## score the estimates against published measurements and rewrite the tables in the docs
 	$(BIN)/python validation/accuracy.py

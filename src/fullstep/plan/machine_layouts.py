@@ -11,14 +11,18 @@ from fullstep.hardware import Card
 from fullstep.job import Job
 from fullstep.plan.candidates import LAYOUT_DETAILS, batch_changes, indivisible, keeps_training, row_splits, strategies_for
 from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
-from fullstep.plan.timer import Timer
+from fullstep.plan.timer import Timer, exposed_share
 from fullstep.plan.trial import Refusal, Trial, Workbench, verdict_order
 
 _ON_GPU = LEVELS[:3]
 """nothing leaves the GPU"""
 _LAST_RESORTS = LEVELS[3:]
-_TRIED = ("single", "ddp", "zero2", "hsdp", "fsdp")
+_TRIED = ("single", "ddp", "zero2", "fsdp_grad_op", "hsdp", "fsdp")
 """by traffic; the others lie between these in what they need and what they cost. ZeRO-3 is asked where parameters are offloaded"""
+
+
+_HIDDEN = 0.1
+"""share of a step that waits for communication, above which other layouts are tried"""
 
 
 class _Place(NamedTuple):
@@ -54,8 +58,8 @@ def best_on(bench: Workbench, timer: Timer, card: Card, machine: Mapping[str, ob
     place = _place(bench, card, machine)
     if isinstance(place, Refusal):
         return place
-    found = list(_candidates(place))
-    fitting = [timer(trial) for trial in found if isinstance(trial, Trial) and trial.fits]
+    found = list(_candidates(place, timer))
+    fitting = [trial for trial in found if isinstance(trial, Trial) and trial.fits]
     if fitting:
         return min(fitting, key=lambda trial: (trial.may_be_late, trial.seconds_per_token or inf))
     closest = min((trial for trial in found if isinstance(trial, Trial)), key=_need, default=None)
@@ -97,27 +101,43 @@ def _rows(bench: Workbench, ranks: int) -> list[tuple[int, int]]:
     return [(size, rows // ranks) for size in row_splits(rows, ranks, job, bench)]
 
 
-def _candidates(place: _Place) -> Iterator[Trial | Refusal]:
-    """What needs least first; where that fits, each level of savers from the fastest on, with less traffic than the level before."""
+def _candidates(place: _Place, timer: Timer) -> Iterator[Trial | Refusal]:
+    """What needs least first; where that fits, each level of savers from the fastest on, until communication is no more than hidden.
+
+    At each level the least traffic that fits, with the most rows; where that waits for communication, or has room for the fewest rows
+    alone, also the layout that divides most: it may take more rows, which hide more and cost less each.
+    """
     least = place.trial(place.strategies[-1], _ON_GPU[-1])
     if isinstance(least, Refusal) or least.verdict != "fits":
         yield least
-        yield from _last_resorts(place)
+        yield from _last_resorts(place, timer)
         return
-    left = list(place.strategies)
     for level in _ON_GPU:
-        for index, strategy in enumerate(left):
-            trial = place.trial(strategy, level)
-            if isinstance(trial, Trial) and trial.fits and keeps_training(place.bench.as_written.job, trial.job):
-                yield _most_rows(place, strategy, level, trial)
-                left = left[:index]
-                break
-        if not left:
+        first = _first_that_fits(place, level, place.strategies)
+        if first is None:
+            continue
+        yield (most := timer(_most_rows(place, level, first)))
+        waits = exposed_share(most) > _HIDDEN
+        if waits or most.job.batch.micro_batch == place.rows[0][0] < place.rows[-1][0]:
+            divided = _first_that_fits(place, level, place.strategies[-1:])
+            if divided is not None and divided.job.layout.strategy != most.job.layout.strategy:
+                yield timer(_most_rows(place, level, divided))
+        if not waits:
             return
 
 
-def _most_rows(place: _Place, strategy: str, level: Level, smallest: Trial) -> Trial:
-    """With the largest micro-batch that fits, by bisection."""
+def _first_that_fits(place: _Place, level: Level, strategies: Sequence[str]) -> Trial | None:
+    """With the fewest rows."""
+    for strategy in strategies:
+        trial = place.trial(strategy, level)
+        if isinstance(trial, Trial) and trial.fits and keeps_training(place.bench.as_written.job, trial.job):
+            return trial
+    return None
+
+
+def _most_rows(place: _Place, level: Level, smallest: Trial) -> Trial:
+    """The same with the largest micro-batch that fits, by bisection."""
+    strategy = smallest.job.layout.strategy
     best, low, high = smallest, 0, len(place.rows) - 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -129,15 +149,17 @@ def _most_rows(place: _Place, strategy: str, level: Level, smallest: Trial) -> T
     return best
 
 
-def _last_resorts(place: _Place) -> Iterator[Trial | Refusal]:
+def _last_resorts(place: _Place, timer: Timer) -> Iterator[Trial | Refusal]:
     """What gives up speed for memory, the mildest first, until one fits."""
+    fits = False
     for level in _LAST_RESORTS:
         for strategy in _for_level(level, place):
             trial = place.trial(strategy, level, (place.rows[0][1],) * 2 if level.in_backward else None)
             if isinstance(trial, Trial) and keeps_training(place.bench.as_written.job, trial.job):
-                yield trial
-                if trial.fits:
-                    return
+                fits = fits or trial.fits
+                yield timer(trial if level.in_backward else _most_rows(place, level, trial)) if trial.fits else trial
+        if fits:
+            return
 
 
 def _for_level(level: Level, place: _Place) -> Sequence[str]:
@@ -150,4 +172,4 @@ def _for_level(level: Level, place: _Place) -> Sequence[str]:
         return place.strategies[-1:]
     known = strategies_for(place.job, place.job.machine.nodes)
     wanted = ("zero2",) if level.offload == 2 else ("zero3", "fsdp")
-    return [name for name in wanted if name in known][:1]
+    return [name for name in wanted if name in known]
