@@ -31,7 +31,7 @@ def page() -> str:
 def _report() -> str:
     offers = bundled_offers()
     newest = max(offer.captured_on for offer in offers)
-    found = api.plan(api.read_worksheet(ROOT / EXAMPLE), renter=Renter(Market(offers, {}, default_rates()), today=newest))
+    found = api.plan(api.read_worksheet(ROOT / EXAMPLE), renter=Renter(Market(offers, {}, default_rates())))
     return "".join(_without(plan_text(found, Paper(width=_WIDTH), newest).splitlines(keepends=True)))
 
 

@@ -10,14 +10,12 @@ import pytest
 
 from fullstep.cost.interruption import (
     Interrupted,
-    Saving,
-    Taking,
     daly_interval_seconds,
-    expected_steps_per_life,
     interrupted,
     rounding_per_interruption_seconds,
     young_interval_seconds,
 )
+from fullstep.cost.taking import Saving, Taking
 
 HOUR = 3600.0
 RUNS = 4000
@@ -272,7 +270,7 @@ def test_simulated_signals(taking: Taking, interval: float) -> None:
 
 def test_steps_of_simulated_lives() -> None:
     random = Random(22)
-    agrees([float(ceil(random.expovariate(1 / 2.5))) for _ in range(20000)], expected_steps_per_life(2.5, 1.0), None)
+    agrees([float(ceil(random.expovariate(1 / 2.5))) for _ in range(20000)], 2.5 + rounding_per_interruption_seconds(2.5, 1.0), None)
 
 
 def test_steps_of_lives_without_end() -> None:

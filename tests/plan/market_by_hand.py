@@ -38,4 +38,4 @@ def offer(card: str | tuple[str, ...], gpus: int, per_hour: str | None, spot: st
 
 def renter(*offers: Offer, odds: Odds | None = None, terms: Provider = FAIR) -> Renter:
     """Prices on these alone."""
-    return Renter(Market(offers, {"fair": terms}, default_rates()), odds, TODAY)
+    return Renter(Market(offers, {"fair": terms}, default_rates()), odds)

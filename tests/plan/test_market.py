@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -21,7 +20,7 @@ from fullstep.plan.search import Plan, plan
 from .by_hand import by_hand
 from .clock_by_hand import clock_by_hand
 from .conftest import CONFIG
-from .market_by_hand import TODAY, offer, renter
+from .market_by_hand import offer, renter
 
 Sheet = Callable[..., Worksheet]
 NO_GPU = {"gpu": None, "gpus": None}
@@ -207,12 +206,6 @@ def test_whether_to_buy(sheet: Sheet) -> None:
     found = planned(sheet, bought, offer("H100-SXM", 8, "25"), offer("H100-SXM", 4, "1"))
     (row,) = found.rent_or_buy
     assert (row.rented, row.rent_per_hour, row.pays_from_hours) == ("fair 8xH100-SXM", 25, 10_000)
-
-
-def test_old_prices_are_known_as_old(sheet: Sheet) -> None:
-    old = offer("H100-SXM", 8, "16", captured_on=TODAY - timedelta(days=31))
-    market = renter(old, offer("H100-SXM", 4, "16"))
-    assert [market.is_old(each) for each in market.market.offers] == [True, False]
 
 
 PRICES = st.decimals(min_value=Decimal("0.05"), max_value=Decimal(99), places=2)

@@ -4,36 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, Decimal
-from math import inf
+from math import inf, sqrt
 from typing import NamedTuple
 
-from fullstep.cost.interruption import Interrupted, Saving, Taking, interrupted
-from fullstep.cost.periods import Pause, expected_rounding_seconds, minimum_seconds, pause_between_runs, rounding_seconds
+from fullstep.cost.interruption import Interrupted, interrupted
+from fullstep.cost.periods import (
+    HOUR_SECONDS,
+    MONTH_SECONDS,
+    Pause,
+    billed_periods,
+    expected_rounding_seconds,
+    minimum_seconds,
+    pause_between_runs,
+    rounding_seconds,
+    stopped_disk_usd_gb_month,
+)
 from fullstep.cost.rent import Rent
-from fullstep.cost.taking import segments_of
+from fullstep.cost.taking import Saving, Taking
 from fullstep.cost.usage import Usage
 from fullstep.ledger import Bill, BillLine
 from fullstep.offers.provider import egress_cost_usd
 from fullstep.quantities import cents
 
-HOUR_SECONDS = 3600.0
-MONTH_SECONDS = 8766 * HOUR_SECONDS / 12
 _SMALLEST = Decimal("0.000001")
 """quantities are rounded up to so much: a bill is never below price times hours"""
 _ZERO = Decimal(0)
 
 
 class Priced(NamedTuple):
-    """A bill and the course of events behind it; all runs together."""
+    """A bill and the course of events behind it."""
 
     bill: Bill
+    worked_seconds: float
+    """billed for the work of one run on each machine: training, evaluation, saves, interruptions"""
     billed_seconds: float
-    """of each machine"""
+    """of each machine, all runs together"""
     run_seconds: float
     """from the order to the result of one run, waits included"""
     elapsed_seconds: float
     """from the order to the last result, pauses included as well"""
     interruptions: float
+    """expected in all runs"""
     deviation: Decimal
     """standard deviation of the total by interruptions alone, in the currency of the bill"""
 
@@ -44,7 +55,7 @@ class Priced(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """One run, and the pause after it; seconds of one machine."""
+    """One run, the pause after it, and what billing adds to all of them; seconds of one machine."""
 
     run: Interrupted
     pause: Pause
@@ -57,7 +68,7 @@ def priced(usage: Usage, rent: Rent) -> Priced:
 
     ::
 
-        machine hours = runs * (set-up + training + evaluation + saves + interruptions + rounding) + pauses
+        machine hours = set-up + runs * (training + evaluation + saves + interruptions) + pauses + rounding + minimum charges
         total         = machine hours * machines * price + storage + egress
 
     Example: one run of 2 hours that takes 15 minutes to set up, at 10.00 an hour and by the second: 22.50.
@@ -70,60 +81,64 @@ def priced(usage: Usage, rent: Rent) -> Priced:
         without taxes, quotas, discounts by volume, and what a provider gives back of an interrupted first hour
     """
     course = _course(usage, rent)
-    lines = tuple(_lines(usage, rent, course))
-    gaps = usage.runs - 1
-    billed = usage.runs * (_period(usage, course) + (course.rounding_seconds or 0.0) + course.minimum_seconds)
-    billed += gaps * course.pause.billed_seconds - (gaps * usage.setup_seconds)
-    paused = gaps * max(usage.idle_seconds, course.pause.billed_seconds)
-    elapsed = usage.setup_seconds + usage.runs * course.run.wall_seconds + paused
-    spread = course.run.billed_deviation_seconds * usage.runs**0.5 / HOUR_SECONDS * rent.machines
-    deviation = cents(Decimal(repr(spread)) * rent.per_hour) if spread < inf else _ZERO
-    once = usage.setup_seconds + course.run.wall_seconds
-    return Priced(Bill(rent.currency, lines), billed, once, elapsed, usage.runs * course.run.interruptions, deviation)
+    run, gaps = course.run, usage.runs - 1
+    periods = sum(seconds * count for seconds, count in billed_periods(run.billed_seconds, course.pause, usage))
+    once = usage.setup_seconds + run.wall_seconds
+    between = max(usage.idle_seconds, course.pause.billed_seconds)
+    spread = run.billed_deviation_seconds * sqrt(usage.runs) / HOUR_SECONDS * rent.machines
+    return Priced(
+        bill=Bill(rent.currency, tuple(_lines(usage, rent, course))),
+        worked_seconds=run.billed_seconds,
+        billed_seconds=periods + (course.rounding_seconds or 0.0) + course.minimum_seconds,
+        run_seconds=once,
+        elapsed_seconds=once + gaps * (between + run.wall_seconds),
+        interruptions=usage.runs * run.interruptions,
+        deviation=cents(Decimal(repr(spread)) * rent.per_hour) if spread < inf else _ZERO,
+    )
+
+
+def saving_of(usage: Usage) -> Saving:
+    """How a run saves."""
+    return Saving(usage.interval_seconds, usage.save_seconds, usage.write_seconds)
 
 
 def taking_of(usage: Usage, rent: Rent) -> Taking:
-    """How the machines are taken away: a notice counts where a whole save fits into it."""
-    notice, longest = rent.provider.notice_seconds or 0.0, rent.provider.longest_hours
+    """How the machines are taken away; those that nobody takes stay for ever."""
+    if rent.interrupted_every_seconds is None:
+        return Taking(inf)
+    longest = rent.provider.longest_hours
     return Taking(
-        mean_seconds=rent.interrupted_every_seconds or inf,
+        mean_seconds=rent.interrupted_every_seconds,
         cap_seconds=None if longest is None else longest * HOUR_SECONDS,
-        notice_seconds=notice if notice >= usage.write_seconds else 0.0,
+        notice_seconds=rent.provider.notice_seconds or 0.0,
         restart_seconds=usage.restart_seconds,
         wait_seconds=rent.wait_seconds,
     )
 
 
 def _course(usage: Usage, rent: Rent) -> _Course:
-    work, saving = usage.steps_seconds + usage.evaluation_seconds, Saving(usage.interval_seconds, usage.save_seconds)
-    if rent.interruptible:
-        run = interrupted(work, saving, taking_of(usage, rent))
-    else:
-        segments = segments_of(work, saving)
-        saves = segments.seconds - work
-        run = Interrupted(segments.seconds, 0.0, 0.0, segments.seconds, 0.0, saves, 0.0)
-    course = _Course(run, pause_between_runs(usage, rent), 0.0, 0.0)
+    run = interrupted(usage.work_seconds, saving_of(usage), taking_of(usage, rent))
+    pause = pause_between_runs(usage, rent)
     if rent.is_own or not run.ends:
-        return course
-    return course._replace(rounding_seconds=_rounding(usage, rent, course), minimum_seconds=_minimum(usage, rent, course))
+        return _Course(run, pause, 0.0, 0.0)
+    rounding: float | None = 0.0
+    least = 0.0
+    for seconds, count in billed_periods(run.billed_seconds, pause, usage):
+        extra = _rounding(seconds, run, rent, usage.runs / count if pause.kind == "kept" else 1.0)
+        least += count * minimum_seconds(seconds + (extra or 0.0), rent.provider.minimum_seconds or 0.0)
+        rounding = None if rounding is None or extra is None else rounding + count * extra
+    return _Course(run, pause, rounding, least)
 
 
-def _period(usage: Usage, course: _Course) -> float:
-    """One billed period: a run with what starts it [s]."""
-    return usage.setup_seconds + course.run.billed_seconds
-
-
-def _rounding(usage: Usage, rent: Rent, course: _Course) -> float | None:
+def _rounding(period_seconds: float, run: Interrupted, rent: Rent, runs: float) -> float | None:
+    """Of one billed period in which so many runs are made; None: the billing step is not known."""
     step = rent.provider.billing_step_seconds
     if step is None:
         return None
-    if rent.interrupted_every_seconds is not None:
-        return expected_rounding_seconds(course.run.interruptions, rent.interrupted_every_seconds, step)
-    return rounding_seconds(_period(usage, course), step)
-
-
-def _minimum(usage: Usage, rent: Rent, course: _Course) -> float:
-    return minimum_seconds(_period(usage, course) + (course.rounding_seconds or 0.0), rent.provider.minimum_seconds or 0.0)
+    if rent.interrupted_every_seconds is None:
+        return rounding_seconds(period_seconds, step)
+    undisturbed = period_seconds - runs * run.lost_seconds
+    return expected_rounding_seconds(undisturbed, runs * run.interruptions, rent.interrupted_every_seconds, step)
 
 
 def _lines(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
@@ -132,20 +147,19 @@ def _lines(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
         never = "it never ends: machines are taken before a save is reached"
         yield BillLine("interruptions", None, "machine h", rent.per_hour, None, never)
         return
-    again = {"kept": 0.0, "ended": usage.setup_seconds, "stopped": usage.resume_seconds}[course.pause.kind]
-    yield _hours("set-up and download", usage.setup_seconds + gaps * again, rent)
+    yield _hours("set-up and download", usage.setup_seconds + gaps * course.pause.again_seconds, rent)
     yield _hours("training", runs * usage.steps_seconds, rent)
     if usage.evaluation_seconds:
         yield _hours("evaluation", runs * usage.evaluation_seconds, rent)
-    if run.saving_seconds:
-        yield _hours("checkpoint stalls", runs * run.saving_seconds, rent)
+    if saves := run.saving_seconds + usage.last_save_seconds:
+        yield _hours("checkpoint stalls", runs * saves, rent)
     if rent.interruptible:
         expected = f"{runs * run.interruptions:,.1f} expected; work done again and restarts"
         yield _hours("interruptions", runs * run.lost_seconds, rent, expected)
         waited = _quantity(runs * (run.wall_seconds - run.billed_seconds), rent.machines)
         yield BillLine("waiting for machines", waited, "machine h", _ZERO, _ZERO, "not billed")
     yield from _pauses(usage, rent, course)
-    yield from _billing(rent, course, runs)
+    yield from _billing(rent, course)
     if not rent.is_own:
         yield from _storage(usage, rent, course)
 
@@ -153,18 +167,17 @@ def _lines(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
 def _pauses(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
     gaps = usage.runs - 1
     if gaps and usage.idle_seconds:
-        kept = course.pause.kind == "kept"
         how = {"kept": "machines run on", "stopped": "machines are stopped", "ended": "machines are given back and set up again"}
-        yield _hours("idle between runs", gaps * usage.idle_seconds if kept else 0.0, rent, how[course.pause.kind])
+        yield _hours("idle between runs", gaps * course.pause.idle_seconds, rent, how[course.pause.kind])
 
 
-def _billing(rent: Rent, course: _Course, runs: int) -> Iterator[BillLine]:
+def _billing(rent: Rent, course: _Course) -> Iterator[BillLine]:
     if course.rounding_seconds is None:
         yield BillLine("rounding to billing steps", None, "machine h", rent.per_hour, None, "billing step not known")
     elif course.rounding_seconds > 0:
-        yield _hours("rounding to billing steps", runs * course.rounding_seconds, rent)
+        yield _hours("rounding to billing steps", course.rounding_seconds, rent)
     if course.minimum_seconds > 0:
-        yield _hours("minimum charge", runs * course.minimum_seconds, rent)
+        yield _hours("minimum charge", course.minimum_seconds, rent)
 
 
 def _storage(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
@@ -172,15 +185,13 @@ def _storage(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
     provider, gaps = rent.provider, usage.runs - 1
     comes_with = rent.disk_gb is not None and not rent.interruptible and rent.disk_gb * rent.machines >= usage.disk_gb
     stored = usage.setup_seconds + usage.runs * course.run.wall_seconds
-    if course.pause.kind == "kept":
-        stored += gaps * usage.idle_seconds
+    stored += gaps * course.pause.billed_seconds
     if comes_with:
         yield BillLine("disk while it runs", _gb_months(usage.disk_gb, stored), "GB month", _ZERO, _ZERO, "comes with the machine")
     else:
         yield _disk("disk while it runs", usage.disk_gb, stored, provider.disk_usd_gb_month, rent)
     if gaps and usage.idle_seconds and course.pause.kind == "stopped":
-        price = provider.stopped_disk_usd_gb_month or provider.disk_usd_gb_month
-        yield _disk("disk of stopped machines", usage.disk_gb, gaps * usage.idle_seconds, price, rent)
+        yield _disk("disk of stopped machines", usage.disk_gb, gaps * usage.idle_seconds, stopped_disk_usd_gb_month(provider), rent)
     price = provider.disk_usd_gb_month
     monthly = None if price is None else price * rent.for_one_usd * _amount(usage.result_gb)
     yield BillLine("storage afterwards", None, "month", monthly, None, "as long as it stays there", later=True)

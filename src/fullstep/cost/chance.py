@@ -125,7 +125,7 @@ def undisturbed_chance(seconds: float, saving: Saving, taking: Taking) -> float:
     >>> round(undisturbed_chance(1.0, Saving(1.0, 0.1), Taking(2.0)), 3), undisturbed_chance(1.0, Saving(1.0, 0.1), Taking(2.0, 0.5))
     (0.607, 0.0)
     """
-    cap = inf if taking.cap_seconds is None else taking.cap_seconds - (saving.save_seconds if saves_on_signal(saving, taking) else 0.0)
+    cap = inf if taking.cap_seconds is None else taking.cap_seconds - (saving.signal_seconds if saves_on_signal(saving, taking) else 0.0)
     return exp(-seconds / taking.mean_seconds) if seconds < cap else 0.0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import expm1, inf, sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 from fullstep.cost.attempts import BILLED, COUNTED, Delay, Price, failing, segment_delay, wall
@@ -142,22 +142,6 @@ def delay(segments: Segments, saving: Saving, taking: Taking, price: Price) -> D
     return Delay(segments.full * each.mean + last.mean, segments.full * each.variance + last.variance)
 
 
-def expected_steps_per_life(mean_seconds: float, step_seconds: float) -> float:
-    """Billing steps of a machine until it is taken, where each started one is billed in full: ``1 / (1 - e**(-step/M))``.
-
-    Args:
-        mean_seconds: M, of its exponential life [s]
-        step_seconds: of the bill, an hour for example [s]
-
-    Source:
-        the sum over n = 0, 1, ... of P(life > n step)
-
-    >>> round(expected_steps_per_life(1.0, 1.0), 4)  # e / (e - 1)
-    1.582
-    """
-    return -1.0 / expm1(-step_seconds / mean_seconds)
-
-
 def rounding_per_interruption_seconds(mean_seconds: float, step_seconds: float) -> float:
     """What each interruption adds to a bill of started steps [s]: ``step / (1 - e**(-step/M)) - M``.
 
@@ -176,17 +160,3 @@ def rounding_per_interruption_seconds(mean_seconds: float, step_seconds: float) 
     """
     used = failing(step_seconds, mean_seconds)
     return step_seconds - used.mean / used.chance if used.chance else step_seconds / 2
-
-
-__all__ = [
-    "NEVER_ENDS",
-    "Interrupted",
-    "Saving",
-    "Taking",
-    "daly_interval_seconds",
-    "delay",
-    "expected_steps_per_life",
-    "interrupted",
-    "rounding_per_interruption_seconds",
-    "young_interval_seconds",
-]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from math import ceil
+from decimal import Decimal
+from math import ceil, exp
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from fullstep.cost.interruption import rounding_per_interruption_seconds
 from fullstep.cost.rent import Rent
 from fullstep.cost.usage import Usage
+from fullstep.offers.provider import Provider
 
 PauseKind = Literal["kept", "stopped", "ended"]
+HOUR_SECONDS = 3600.0
+MONTH_SECONDS = 8766 * HOUR_SECONDS / 12
 _WHOLE = 1e-9
 
 
@@ -17,24 +22,61 @@ class Pause(NamedTuple):
     """What is done with machines between two runs."""
 
     kind: PauseKind
-    billed_seconds: float
-    """for one pause: the idle hours, or what starting again takes"""
+    idle_seconds: float
+    """for which they run on"""
+    again_seconds: float
+    """until the first step of the next run"""
+
+    @property
+    def billed_seconds(self) -> float:
+        """What one pause costs in hours."""
+        return self.idle_seconds + self.again_seconds
 
 
 def pause_between_runs(usage: Usage, rent: Rent) -> Pause:
-    """The cheapest that the provider allows, by the hours that it bills.
+    """What costs least of what the provider allows, by hours and disks together.
 
-    kept: the machine runs on. stopped: where the GPUs of a stopped machine cost nothing; then it has to start again. ended: it is given
-    back, and everything is set up anew.
+    kept: the machine runs on. stopped: where the GPUs of a stopped machine cost nothing and the price of its disk is known; then it has to
+    start again. ended: it is given back with its disk, and everything is set up anew.
+
+    Example: 5 hours at 10 are 50 if it is kept; 12 minutes to start again are 2, and 100 GB at 0.10 a month for 5 hours 7 cents.
 
     Args:
         usage: its ``idle_seconds`` is how long a pause lasts
-        rent: from whom; where nobody said what a stopped machine costs, it is not stopped
+        rent: from whom
     """
-    choices = [Pause("kept", usage.idle_seconds), Pause("ended", usage.setup_seconds)]
-    if rent.provider.stopped == "compute_free" or rent.is_own:
-        choices.append(Pause("stopped", usage.resume_seconds))
-    return min(choices, key=lambda pause: pause.billed_seconds)
+    provider = rent.provider
+    kept, ended = Pause("kept", usage.idle_seconds, 0.0), Pause("ended", 0.0, usage.setup_seconds)
+    choices = [(_paused(kept, usage, rent, provider.disk_usd_gb_month), kept), (_paused(ended, usage, rent, None), ended)]
+    stopped, price = Pause("stopped", 0.0, usage.resume_seconds), stopped_disk_usd_gb_month(provider)
+    if rent.is_own or (provider.stopped == "compute_free" and price is not None):
+        choices.append((_paused(stopped, usage, rent, None if rent.is_own else price), stopped))
+    return min(choices, key=itemgetter(0))[1]
+
+
+def stopped_disk_usd_gb_month(provider: Provider) -> Decimal | None:
+    """Of a machine that is stopped: where nothing else is said, as of one that runs."""
+    own = provider.stopped_disk_usd_gb_month
+    return provider.disk_usd_gb_month if own is None else own
+
+
+def _paused(pause: Pause, usage: Usage, rent: Rent, disk_usd_gb_month: Decimal | None) -> float:
+    """What one pause costs, in the currency of the bill."""
+    hours = float(rent.per_hour) * rent.machines * pause.billed_seconds / HOUR_SECONDS
+    month = float(disk_usd_gb_month or 0) * float(rent.for_one_usd) * usage.disk_gb
+    return hours + month * usage.idle_seconds / MONTH_SECONDS
+
+
+def billed_periods(run_seconds: float, pause: Pause, usage: Usage) -> list[tuple[float, int]]:
+    """From the start of a machine to its end or stop, with how many of each there are [s].
+
+    Machines that are kept have one for all runs; the others one for each run, of which the first is set up from nothing.
+    """
+    gaps = usage.runs - 1
+    first = usage.setup_seconds + run_seconds
+    if pause.kind == "kept":
+        return [(first + gaps * (pause.idle_seconds + run_seconds), 1)]
+    return [(first, 1), *([(pause.again_seconds + run_seconds, gaps)] if gaps else [])]
 
 
 def rounding_seconds(period_seconds: float, step_seconds: float) -> float:
@@ -48,19 +90,32 @@ def rounding_seconds(period_seconds: float, step_seconds: float) -> float:
     return max(0.0, ceil(period_seconds / step_seconds - _WHOLE) * step_seconds - period_seconds)
 
 
-def expected_rounding_seconds(interruptions: float, mean_seconds: float, step_seconds: float) -> float:
-    """The same for machines that are taken away: for each life its share of a step, and half a step for the last, which ends anywhere.
+def expected_rounding_seconds(period_seconds: float, interruptions: float, mean_seconds: float, step_seconds: float) -> float:
+    """The same for a machine that may be taken away [s]::
 
-    >>> round(expected_rounding_seconds(0, 7200, 3600))
-    1800
+        P r(period) + E[N] (step / (1 - e**(-step/M)) - M) + (1 - P) step / 2,    P = e**(-period / M)
+
+    r is the rounding of an undisturbed period, E[N] how often one is interrupted: each life that ends early has its share of a step, and
+    the last one ends anywhere within one.
+
+    Args:
+        period_seconds: that nothing interrupts [s]
+        interruptions: expected in it
+        mean_seconds: M [s]
+        step_seconds: of the bill [s]
+
+    >>> round(expected_rounding_seconds(6000, 0, 1e12, 3600)), round(expected_rounding_seconds(1e6, 0, 7200, 3600))
+    (1200, 1800)
     """
-    return interruptions * rounding_per_interruption_seconds(mean_seconds, step_seconds) + step_seconds / 2
+    spared = exp(-period_seconds / mean_seconds)
+    last = spared * rounding_seconds(period_seconds, step_seconds) + (1 - spared) * step_seconds / 2
+    return last + interruptions * rounding_per_interruption_seconds(mean_seconds, step_seconds)
 
 
-def minimum_seconds(period_seconds: float, least_seconds: float) -> float:
-    """What a minimum charge adds to a billed period [s].
+def minimum_seconds(billed_seconds: float, least_seconds: float) -> float:
+    """What a minimum charge adds to a period, its rounding included [s].
 
     >>> minimum_seconds(600, 3600), minimum_seconds(7200, 3600)
     (3000, 0.0)
     """
-    return max(0.0, least_seconds - period_seconds)
+    return max(0.0, least_seconds - billed_seconds)

@@ -68,7 +68,7 @@ def signalled_delay(seconds: float, saving: Saving, taking: Taking, price: Price
 
     Args:
         seconds: Ts', work with its periodic saves [s]
-        saving: d
+        saving: d, of a save that is on disk
         taking: M, R, C
         price: what is counted
 
@@ -80,12 +80,12 @@ def signalled_delay(seconds: float, saving: Saving, taking: Taking, price: Price
         the restart
     """
     restart, mean = taking.restart_seconds, taking.mean_seconds
-    first = inf if taking.cap_seconds is None else taking.cap_seconds - saving.save_seconds
+    first = inf if taking.cap_seconds is None else taking.cap_seconds - saving.signal_seconds
     later = first - restart
     if mean == inf and seconds <= first:
         return Delay(0.0, 0.0)
     if later <= 0.0:
         raise ZeroDivisionError("no life reaches beyond its restart")
     count = stops(seconds, mean, first, later)
-    cost = price.stop.then(attempted(restart, mean, price)).then(constant(price.per_second * (saving.save_seconds + restart)))
+    cost = price.stop.then(attempted(restart, mean, price)).then(constant(price.per_second * (saving.signal_seconds + restart)))
     return Delay(count.mean * cost.mean, count.mean * cost.variance + count.variance * cost.mean**2)

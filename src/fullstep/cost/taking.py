@@ -31,6 +31,13 @@ class Saving(NamedTuple):
     """tau: work between two saves"""
     save_seconds: float
     """d: training stands so long for one"""
+    write_seconds: float = 0.0
+    """until it is on disk, where that takes longer than training stands"""
+
+    @property
+    def signal_seconds(self) -> float:
+        """What a save takes that has to be on disk before the machine stops."""
+        return max(self.save_seconds, self.write_seconds)
 
 
 class Segments(NamedTuple):
@@ -54,7 +61,7 @@ def saves_on_signal(saving: Saving, taking: Taking) -> bool:
     >>> [saves_on_signal(Saving(3600, 60), Taking(86400, notice_seconds=notice)) for notice in (30, 120)]
     [False, True]
     """
-    return taking.notice_seconds > 0.0 and taking.notice_seconds >= saving.save_seconds
+    return taking.notice_seconds > 0.0 and taking.notice_seconds >= saving.signal_seconds
 
 
 def segments_of(work_seconds: float, saving: Saving) -> Segments:
@@ -67,7 +74,7 @@ def segments_of(work_seconds: float, saving: Saving) -> Segments:
     >>> segments_of(60, Saving(20, 1)), segments_of(50, Saving(20, 1)).seconds
     (Segments(full=2, full_seconds=21, last_seconds=20), 52)
     """
-    interval, save = saving
+    interval, save = saving.interval_seconds, saving.save_seconds
     full = max(0, ceil(work_seconds / interval - _WHOLE) - 1)
     return Segments(full, min(interval, work_seconds) + save, work_seconds - full * interval if full else work_seconds)
 
@@ -78,7 +85,7 @@ def workable_seconds(limit_seconds: float, saving: Saving) -> float:
     >>> [workable_seconds(limit, Saving(20.0, 1.0)) for limit in (52.0, 62.0, 41.5)]
     [50.0, 60.0, 40.0]
     """
-    interval, save = saving
+    interval, save = saving.interval_seconds, saving.save_seconds
     if limit_seconds <= interval or not isfinite(limit_seconds):
         return limit_seconds
     whole, rest = divmod(limit_seconds, interval + save)
@@ -99,6 +106,7 @@ def check(work_seconds: float, saving: Saving, taking: Taking) -> None:
     least = {
         "work_seconds": work_seconds,
         "save_seconds": saving.save_seconds,
+        "write_seconds": saving.write_seconds,
         "notice_seconds": taking.notice_seconds,
         "restart_seconds": taking.restart_seconds,
         "wait_seconds": taking.wait_seconds,

@@ -16,6 +16,8 @@ class Usage:
     """for which one save holds training up"""
     write_seconds: float
     """until a save is on disk"""
+    last_save_seconds: float
+    """of the save at the end of a run, beside which nothing is computed"""
     interval_seconds: float
     """of training between two saves"""
     start_seconds: float
@@ -37,6 +39,11 @@ class Usage:
     """between two runs"""
 
     @property
+    def work_seconds(self) -> float:
+        """Of one run, without the saves that are made on the way [s]."""
+        return self.steps_seconds + self.evaluation_seconds + self.last_save_seconds
+
+    @property
     def setup_seconds(self) -> float:
         """Until the first step on a new machine [s]."""
         return self.start_seconds + self.install_seconds + self.download_seconds + self.load_seconds
@@ -48,5 +55,5 @@ class Usage:
 
     @property
     def restart_seconds(self) -> float:
-        """Until the next step on another machine that finds weights and checkpoints on a volume [s]."""
-        return self.start_seconds + self.install_seconds + self.load_seconds + self.restore_seconds
+        """Until the next step on another machine, which finds nothing but the checkpoint [s]."""
+        return self.setup_seconds + self.restore_seconds

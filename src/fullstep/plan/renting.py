@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from decimal import Decimal
+from math import inf
 from operator import itemgetter
 
-from fullstep.cost.bill import HOUR_SECONDS, Priced, priced, taking_of
-from fullstep.cost.interruption import Saving
+from fullstep.cost.bill import Priced, priced, saving_of, taking_of
+from fullstep.cost.periods import HOUR_SECONDS
 from fullstep.cost.rent import Rent
 from fullstep.evidence import Assumption
 from fullstep.job import Job
 from fullstep.ledger import Answer, Cost, Run
 from fullstep.offers.assumptions import What, assumed
 from fullstep.offers.currency import converted
-from fullstep.offers.market import Market, is_old
+from fullstep.offers.market import Market
 from fullstep.offers.offer import Offer
 from fullstep.plan.rental import Rental, with_cost
 from fullstep.plan.trial import Trial
@@ -40,24 +40,18 @@ class Odds:
 class Renter:
     """Prices jobs on the offers of a market."""
 
-    def __init__(self, market: Market, odds: Odds | None = None, today: date | None = None) -> None:
+    def __init__(self, market: Market, odds: Odds | None = None) -> None:
         """
         Args:
             market: offers, terms and rates
             odds: what the user states
-            today: by which prices are old; None: the day it is
         """
         self.market = market
         self.odds = odds or Odds()
-        self.today = today or datetime.now(tz=UTC).date()
         self._by_machine: dict[tuple[str, int], list[Offer]] = {}
         for offer in market.offers:
             for card in offer.cards:
                 self._by_machine.setdefault((card.key, offer.gpus), []).append(offer)
-
-    def is_old(self, offer: Offer) -> bool:
-        """Its price was seen too long ago to trust it unmarked."""
-        return is_old(offer, self.today)
 
     def offers_for(self, job: Job) -> list[Offer]:
         """Offers of the job's machines: the card, as many of it, and for several machines a network that is known."""
@@ -94,7 +88,7 @@ class Renter:
         groups: dict[tuple[object, ...], list[tuple[Decimal, Offer]]] = {}
         for offer in offers:
             if offer.price(interruptible) is not None:
-                groups.setdefault(_alike(offer), []).append((self._per_hour(offer, interruptible, job), offer))
+                groups.setdefault(_alike(offer, interruptible), []).append((self._per_hour(offer, interruptible, job), offer))
         best: Decimal | None = None
         for alike in sorted(groups.values(), key=_lowest):
             per_hour, offer = min(alike, key=itemgetter(0))
@@ -178,29 +172,24 @@ class Renter:
 
         rent = self.rent(job, rental.offer, rental.interruptible)
         taking = taking_of(usage.likely, rent) if rental.interruptible else None
-        work = Bounds(*(one.steps_seconds + one.evaluation_seconds for one in usage))
-        saving = Saving(usage.likely.interval_seconds, usage.likely.save_seconds)
+        saving, work = saving_of(usage.likely), Bounds(*(one.work_seconds for one in usage))
         in_time = in_budget = None
         if goal.finish_within_hours is not None:
             in_time = chance_within(goal.finish_within_hours * HOUR_SECONDS - usage.likely.setup_seconds, work, saving, taking)
         if goal.budget is not None:
-            seconds = _seconds_that_it_buys(Decimal(goal.budget), likely, rent, usage)
-            in_budget = chance_within(seconds, work, saving, taking, clock="billed")
+            seconds = _seconds_that_it_buys(Decimal(goal.budget), likely, rent, usage.likely.runs)
+            all_runs = Bounds(*(usage.likely.runs * end for end in work))
+            in_budget = chance_within(seconds, all_runs, saving, taking, clock="billed")
         return rental._replace(in_time=in_time, in_budget=in_budget)
 
 
-def _seconds_that_it_buys(budget: Decimal, likely: Priced, rent: Rent, usage: UsageBounds) -> float:
-    """Of one run, billed, when all that is not its work and its interruptions is paid [s]."""
-    run = likely.bill.total - _of_work(likely)
-    if rent.per_hour == 0:
-        return float("inf") if budget >= run else 0.0
-    return float((budget - run) / (rent.per_hour * rent.machines)) * HOUR_SECONDS / usage.likely.runs
-
-
-def _of_work(likely: Priced) -> Decimal:
-    """What the lines cost that a run's length decides."""
-    names = ("training", "evaluation", "checkpoint stalls", "interruptions")
-    return sum((line.amount for line in likely.bill.lines if line.what in names and line.amount is not None), Decimal(0))
+def _seconds_that_it_buys(budget: Decimal, likely: Priced, rent: Rent, runs: int) -> float:
+    """Of all runs, billed on each machine, when all that is not their work is paid [s]; unknown lines cost nothing."""
+    each_second = rent.per_hour * rent.machines / Decimal(HOUR_SECONDS)
+    rest = likely.bill.total - each_second * Decimal(repr(runs * likely.worked_seconds))
+    if each_second == 0:
+        return inf if budget >= rest else 0.0
+    return float((budget - rest) / each_second)
 
 
 def _cost(low: Priced, likely: Priced, high: Priced) -> Cost:
@@ -226,13 +215,14 @@ def _lowest(alike: Sequence[tuple[Decimal, Offer]]) -> Decimal:
 
 def _at_least(per_hour: Decimal, job: Job, usage: UsageBounds) -> Decimal:
     """What its training alone costs: no bill is below it."""
-    worked = usage.likely.runs * (usage.likely.steps_seconds + usage.likely.evaluation_seconds) / HOUR_SECONDS
-    return per_hour * job.machine.nodes * Decimal(repr(worked))
+    return per_hour * job.machine.nodes * Decimal(repr(usage.likely.runs * usage.likely.work_seconds / HOUR_SECONDS))
 
 
-def _alike(offer: Offer) -> tuple[object, ...]:
+def _alike(offer: Offer, interruptible: bool) -> tuple[object, ...]:
     """What tells offers apart but their price and place."""
-    return offer.provider, offer.cards, offer.network_gbit_s, offer.rdma, offer.host_memory_gib, offer.disk_gb, offer.is_own, offer.machines
+    price = offer.price(interruptible)
+    kept = (offer.provider, offer.tier, offer.cards, offer.is_own, offer.machines, None if price is None else price.kind)
+    return (*kept, offer.network_gbit_s, offer.rdma, offer.host_memory_gib, offer.disk_gb)
 
 
 def _by_cost(rental: Rental) -> tuple[Decimal, Decimal]:

@@ -12,7 +12,7 @@ from fullstep.ledger import Run
 from fullstep.offers.assumptions import Assumed, What, assumed
 from fullstep.physics.checkpointing import resumable_bytes, stall_seconds, writing_seconds
 from fullstep.physics.memory.weights import weight_bytes
-from fullstep.quantities import DTYPE_BYTES, GB, Bounds
+from fullstep.quantities import DTYPE_BYTES, GB
 
 _HUB_BYTES = DTYPE_BYTES["bfloat16"]
 """of a parameter on the hub, where models of today are kept in 16 bits"""
@@ -44,7 +44,8 @@ def _at(job: Job, run: Run, end: Literal[0, 1, 2]) -> Usage:
     write = machine.storage_write_bytes_per_second or _rate("write", end)
     read = machine.storage_read_bytes_per_second or _rate("read", end)
     storing = replace(job, machine=replace(machine, storage_write_bytes_per_second=write))
-    stall = stall_seconds(storing) or Bounds(0, 0, 0)
+    stall, writing = stall_seconds(storing), writing_seconds(storing)
+    assert stall is not None and writing is not None, "the rate is stated"
     beside = run.evaluation_seconds[end] + (run.checkpoint_seconds[end] if run.checkpoint_seconds is not None else 0.0)
     weights, resumable, result = job.shape.parameters * _HUB_BYTES, resumable_bytes(job), result_bytes(job)
     kept = weights + (job.checkpoint.keep + 1) * resumable + result
@@ -52,7 +53,8 @@ def _at(job: Job, run: Run, end: Literal[0, 1, 2]) -> Usage:
         steps_seconds=run.seconds[end] - beside,
         evaluation_seconds=run.evaluation_seconds[end],
         save_seconds=stall[end],
-        write_seconds=writing_seconds(storing) or 0.0,
+        write_seconds=writing,
+        last_save_seconds=stall[end] + (writing if job.checkpoint.asynchronous else 0.0),
         interval_seconds=job.checkpoint.lose_at_most_minutes * _MINUTE,
         start_seconds=assumed("start").bounds[end],
         install_seconds=assumed("install").bounds[end],
