@@ -66,7 +66,7 @@ def test_an_option_is_a_worksheet_that_can_be_run(sheet: Sheet) -> None:
 def test_the_verdict_names_the_seller_and_the_price(sheet: Sheet) -> None:
     sentence = planned(sheet, offer("H100-SXM", 4, "7")).verdict.sentence
     assert sentence.startswith("One server is enough: 4 x H100-SXM")
-    assert "at fair 4xH100-SXM ($1,401 in all)" in sentence
+    assert "at fair 4xH100-SXM ($1,401 in all, $1,260 to $1,544)" in sentence
 
 
 def test_without_a_data_set_machines_are_ranked_by_the_price_of_a_token(sheet: Sheet) -> None:

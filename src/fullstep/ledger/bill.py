@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -53,3 +54,7 @@ class Cost(NamedTuple):
     """expected in all runs; 0 on machines that nobody takes away"""
     deviation: Decimal
     """standard deviation of the likely total by interruptions alone"""
+    at: str = ""
+    """whose machines, in words"""
+    seen_on: date | None = None
+    """when their price was seen"""

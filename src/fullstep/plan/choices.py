@@ -35,16 +35,24 @@ def choices(options: Sequence[Trial]) -> list[Choice]:
     Args:
         options: cheapest first, each with its rental
     """
-    sure = [trial for trial in options if trial.fits and trial.rental is not None and not trial.may_be_late] or list(options)
+    sure = [trial for trial in options if trial.fits and not trial.may_be_late]
     found: dict[int, tuple[list[str], Trial]] = {}
-    for label, trial in _answers(sure):
+    for label, trial in _answers(_comparable(sure or options)):
         found.setdefault(id(trial), ([], trial))[0].append(label)
     return [Choice(tuple(labels), trial) for labels, trial in found.values()]
 
 
+def _comparable(options: Sequence[Trial]) -> list[Trial]:
+    """Those whose cost is known, where it is of any; else those of which the price of a token is; else all."""
+    for known in ("cost", "per_million_tokens"):
+        able = [trial for trial in options if trial.rental is not None and getattr(trial.rental, known) is not None]
+        if able:
+            return able
+    return list(options)
+
+
 def _answers(options: Sequence[Trial]) -> list[tuple[str, Trial]]:
-    goal = options[0].job.goal if options else None
-    affordable = [trial for trial in options if not _over_budget(trial)]
+    affordable = [trial for trial in options if not trial.over_budget]
     wanted = [
         ("cheapest", options),
         ("cheapest on demand", [trial for trial in options if not _interruptible(trial)]),
@@ -53,15 +61,17 @@ def _answers(options: Sequence[Trial]) -> list[tuple[str, Trial]]:
     ]
     found = [(label, group[0]) for label, group in wanted if group]
     if affordable:
-        label = "fastest" if goal is None or goal.budget is None else "fastest within budget"
-        found.append((label, min(affordable, key=_hours)))
+        budget = affordable[0].job.goal.budget
+        found.append(("fastest" if budget is None else "fastest within budget", min(affordable, key=_hours)))
     return found
 
 
 def not_beaten(options: Sequence[Trial]) -> list[Trial]:
-    """The Pareto front: options that fit, and than which no other costs less, ends earlier and is interrupted less."""
-    able = [trial for trial in options if trial.fits]
-    scored = [(_score(trial), trial) for trial in able]
+    """The Pareto front: options that fit, and than which no other costs less, ends earlier and is interrupted less.
+
+    Where the cost of some is not known, these are left out.
+    """
+    scored = [(_score(trial), trial) for trial in _comparable([trial for trial in options if trial.fits])]
     return [trial for score, trial in scored if not any(_beats(other, score) for other, _ in scored)]
 
 
@@ -90,11 +100,6 @@ def _is_rent_of(bought: Offer, machines: int, other: Trial) -> bool:
     return rental.offer.cards == bought.cards and rental.offer.gpus == bought.gpus and rental.machines == machines
 
 
-def _over_budget(trial: Trial) -> bool:
-    budget, rental = trial.job.goal.budget, trial.rental
-    return budget is not None and rental is not None and rental.cost is not None and rental.cost.likely > Decimal(budget)
-
-
 def _interruptible(trial: Trial) -> bool:
     return trial.rental is not None and trial.rental.interruptible
 
@@ -108,13 +113,12 @@ def _hours(trial: Trial) -> float:
 
 def _score(trial: Trial) -> tuple[float, float, float]:
     """What it costs, how long it takes, and how often it is interrupted."""
-    rental = trial.rental
+    rental, cost = trial.rental, trial.cost
     if rental is None:
         return inf, _hours(trial), 0.0
-    cost = rental.cost
-    price = rental.per_million_tokens or rental.per_hour if cost is None else cost.likely
-    stops = float(rental.interruptible) if cost is None else cost.interruptions
-    return float(price), _hours(trial), stops
+    if cost is not None:
+        return float(cost.likely), _hours(trial), cost.interruptions
+    return float(rental.per_million_tokens or rental.per_hour), _hours(trial), float(rental.interruptible)
 
 
 def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fullstep.ledger import Answer, Caution
-from fullstep.plan.overall import overall
+from fullstep.plan.overall import overall, with_budget
 from fullstep.plan.ranking import cheapest_first, ordered
 from fullstep.plan.rejections import rejection_of
-from fullstep.plan.search import Plan, option_words
+from fullstep.plan.search import Plan, option_words, with_choices
 from fullstep.plan.trial import Trial
 
 Witness = Callable[[Sequence[Trial]], Sequence[Answer]]
@@ -39,12 +39,16 @@ def confirmed(plan: Plan, witness: Witness) -> Plan:
         left = [trial for trial in options if trial.verdict != "does_not_fit"]
         options = ordered(left) if named else cheapest_first(left)
     as_written = next((trial for trial in (*options, *out) if not trial.changes), plan.as_written)
-    return plan._replace(
-        verdict=overall(as_written, options, plan.remedies, plan.aside),
+    verdict = overall(as_written, options, plan.remedies, plan.aside)
+    if options:
+        verdict = with_budget(verdict, options)
+    made = plan._replace(
+        verdict=verdict,
         as_written=as_written,
         options=options,
         rejected=[*(rejection_of(f"{option_words(trial)}, traced", trial, options) for trial in out), *plan.rejected],
     )
+    return with_choices(made) if plan.is_market else made
 
 
 def untraced(answer: Answer, why: str) -> tuple[Caution, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from fullstep.errors import Fault, UnsupportedError
@@ -16,12 +17,12 @@ from fullstep.offers.offer import Offer
 from fullstep.plan.candidates import RuledOut, node_counts
 from fullstep.plan.deadline import HOUR_SECONDS, judge_run
 from fullstep.plan.machine_layouts import best_on
-from fullstep.plan.no_rental import host_too_small, never_ends, over_budget, too_few, too_late, unknown_network
+from fullstep.plan.no_rental import host_too_small, never_ends, not_known, over_budget, too_few, too_late, unknown_network
 from fullstep.plan.rejections import Rejection
 from fullstep.plan.rental import Rental, with_cost
-from fullstep.plan.renting import Renter
-from fullstep.plan.timer import Timer
-from fullstep.plan.trial import Refusal, Trial, Workbench
+from fullstep.plan.renting import Asked, Renter
+from fullstep.plan.timer import Timer, run_seconds
+from fullstep.plan.trial import Refusal, Trial, Workbench, verdict_order
 from fullstep.plan.verdict import judge_host
 from fullstep.quantities import GIB, Bounds
 
@@ -37,9 +38,10 @@ class Kind(NamedTuple):
 
     @property
     def words(self) -> str:
-        """``2 nodes of 8 x H100-PCIE or H100-SXM``."""
+        """``2 nodes of 8 x H100-PCIE or H100-SXM joined by 3,200 Gbit/s``."""
         here = f"{self.gpus} x {' or '.join(card.key for card in self.cards)}"
-        return here if self.nodes == 1 else f"{self.nodes} nodes of {here}"
+        joined = "" if self.network_gbit_s is None else f" joined by {self.network_gbit_s:,.0f} Gbit/s"
+        return here if self.nodes == 1 else f"{self.nodes} nodes of {here}{joined}"
 
     def changes(self, card: Card) -> dict[str, object]:
         """The machine as worksheet keys, with one of the cards that it may have."""
@@ -62,94 +64,99 @@ class Searched(NamedTuple):
     """of ``without``, by the deadline"""
     dear: list[Trial]
     """of ``without``, by the budget"""
+    open: list[tuple[Trial, Rejection]]
+    """whose time or cost is not known, where a deadline or a budget asks for it"""
 
 
 def search_market(bench: Workbench, timer: Timer, renter: Renter) -> Searched:
     """Every kind of machine on the market in every number that the worksheet allows."""
-    search = _Search(bench, timer, renter)
-    for nodes in node_counts(bench.as_written.job):
-        if bench.allows({"machine.nodes": nodes}):
-            search.on(nodes)
-    return search.found
+    found = Searched([], [], [], [], [], [])
+    job = bench.as_written.job
+    counts = [nodes for nodes in node_counts(job) if bench.allows({"machine.nodes": nodes})]
+    for nodes in counts:
+        for kind, offers in _kinds(renter, nodes).items():
+            if bench.may_change("machine.gpus") or kind.gpus == job.machine.gpus:
+                _search_kind(bench, timer, renter, (kind, offers), found)
+    found.without.extend(_not_joined(renter, counts))
+    if found.trials or found.late or found.dear:  # what can be judged is preferred to what cannot
+        found.without.extend(out for _, out in found.open)
+    else:
+        found.trials.extend(trial for trial, _ in found.open)
+    return found
 
 
-class _Search:
-    """One search over the market, with what it has found so far."""
+def _kinds(renter: Renter, nodes: int) -> Mapping[Kind, list[Offer]]:
+    kinds: dict[Kind, list[Offer]] = {}
+    for offer in renter.market.offers:
+        if renter.has_enough(offer, nodes):
+            network = (offer.network_gbit_s, offer.rdma) if nodes > 1 else (None, None)
+            kinds.setdefault(Kind(offer.cards, offer.gpus, nodes, *network), []).append(offer)
+    return kinds
 
-    def __init__(self, bench: Workbench, timer: Timer, renter: Renter) -> None:
-        self._bench, self._timer, self._renter = bench, timer, renter
-        self.found = Searched([], [], [], [], [])
 
-    def on(self, nodes: int) -> None:
-        """All kinds of machines, so many of each."""
-        for kind, offers in self._kinds(nodes).items():
-            if self._bench.may_change("machine.gpus") or kind.gpus == self._bench.as_written.job.machine.gpus:
-                self._kind(kind, offers)
-        self.found.without.extend(_not_joined(self._renter, nodes))
+def _search_kind(bench: Workbench, timer: Timer, renter: Renter, machines: tuple[Kind, Sequence[Offer]], found: Searched) -> None:
+    """The best layout of a kind of machine, then what each seller asks for it."""
+    kind, offers = machines
+    job = bench.as_written.job
+    unable = _unable(job, kind.cards)
+    worst = Refusal({}, unable) if unable is not None else _worst([best_on(bench, timer, card, kind.changes(card)) for card in kind.cards])
+    if isinstance(worst, Refusal) or worst.verdict == "does_not_fit":
+        price = renter.lowest_per_hour(offers, job, kind.nodes)
+        found.ruled_out.append(RuledOut(kind.words, worst, len(offers), worst.changes, offers=tuple(offers), per_hour=price))
+        return
+    fitting: list[Offer] = []
+    small: list[Offer] = []
+    for offer in offers:
+        (fitting if _host_is_enough(worst, offer) else small).append(offer)
+    if small:
+        found.without.append(host_too_small(kind.words, worst, small)._replace(per_hour=renter.lowest_per_hour(small, job, kind.nodes)))
+    for asked in renter.by_seller(worst.job, worst.answer, fitting):
+        _judge(kind, worst, asked, found)
 
-    def _kinds(self, nodes: int) -> Mapping[Kind, list[Offer]]:
-        kinds: dict[Kind, list[Offer]] = {}
-        for offer in self._renter.market.offers:
-            if self._renter.has_enough(offer, nodes):
-                network = (offer.network_gbit_s, offer.rdma) if nodes > 1 else (None, None)
-                kinds.setdefault(Kind(offer.cards, offer.gpus, nodes, *network), []).append(offer)
-        return kinds
 
-    def _kind(self, kind: Kind, offers: Sequence[Offer]) -> None:
-        """Its best layout, then what each seller asks for it."""
-        unable = _unable(self._bench.as_written.job, kind.cards)
-        worst = Refusal({}, unable) if unable is not None else self._worst_of(kind)
-        if isinstance(worst, Refusal) or worst.verdict == "does_not_fit":
-            price = self._renter.lowest_per_hour(offers, self._bench.as_written.job, kind.nodes)
-            self.found.ruled_out.append(RuledOut(kind.words, worst, len(offers), worst.changes, offers=tuple(offers), per_hour=price))
-            return
-        fitting = [offer for offer in offers if _host_is_enough(worst, offer)]
-        without = self.found.without
-        if len(fitting) < len(offers):
-            small = [offer for offer in offers if offer not in fitting]
-            price = self._renter.lowest_per_hour(small, worst.job, kind.nodes)
-            without.append(host_too_small(kind.words, worst, small)._replace(per_hour=price))
-        rentals = list(self._renter.cheapest(worst.job, worst.answer, fitting))
-        if fitting and not rentals:
-            without.append(never_ends(kind.words, fitting))
-        for trial in (_rented(worst, rental) for rental in rentals):
-            late, dear = too_late(kind.words, trial, fitting), over_budget(kind.words, trial, fitting)
-            (self.found.late if late else self.found.dear if dear else self.found.trials).append(trial)
-            price = None if trial.rental is None else trial.rental.per_hour
-            without.extend(out._replace(per_hour=price) for out in (late or dear,) if out is not None)
-
-    def _worst_of(self, kind: Kind) -> Trial | Refusal:
-        return _worst([best_on(self._bench, self._timer, card, kind.changes(card)) for card in kind.cards])
+def _judge(kind: Kind, trial: Trial, asked: Asked, found: Searched) -> None:
+    """What a seller asks becomes an option, or is out by the deadline or the budget."""
+    what = f"{kind.words}{', interruptible' if asked.interruptible else ''}"
+    if asked.rental is None:
+        found.without.append(never_ends(what, asked.offers))
+        return
+    rented = _rented(trial, asked.rental)
+    if asked.rental.cost is None and (rented.job.goal.budget is not None or rented.job.goal.finish_within_hours is not None):
+        found.open.append((rented, not_known(what, rented, asked.offers)._replace(per_hour=asked.rental.per_hour)))
+        return
+    late, dear = too_late(what, rented, asked.offers), over_budget(what, rented, asked.offers)
+    (found.late if late else found.dear if dear else found.trials).append(rented)
+    found.without.extend(out._replace(per_hour=asked.rental.per_hour) for out in (late or dear,) if out is not None)
 
 
 def _unable(job: Job, cards: Sequence[Card]) -> UnsupportedError | None:
-    """What none of the forms that it may have can do, and the worksheet asks for."""
-    names = " or ".join(card.key for card in cards)
-    if job.precision.compute == "bfloat16" and not all(card.trains_bf16 for card in cards):
-        return UnsupportedError(Fault(names, "no arithmetic in bfloat16", "", "State precision.compute = float16 for them."))
-    if job.precision.compute == "fp8" and not all(card.trains_fp8 for card in cards):
-        return UnsupportedError(Fault(names, "no arithmetic in fp8", "", "State precision.compute = bfloat16 for them."))
-    stated = job.worksheet.get("step", {}).get("attention")
-    if stated == "flash" and not all(card.has_flash_attention for card in cards):
-        return UnsupportedError(Fault(names, "no flash attention", "", "State step.attention = sdpa for them."))
+    """What the worksheet asks for and one of the forms that it may have cannot do."""
+    wanted = (
+        (job.precision.compute == "bfloat16", "trains_bf16", "arithmetic in bfloat16", "precision.compute = float16"),
+        (job.precision.compute == "fp8", "trains_fp8", "arithmetic in fp8", "precision.compute = bfloat16"),
+        (job.worksheet.get("step", {}).get("attention") == "flash", "has_flash_attention", "flash attention", "step.attention = sdpa"),
+    )
+    for asked, able, words, instead in wanted:
+        lacking = [card.key for card in cards if not getattr(card, able)] if asked else []
+        if lacking:
+            return UnsupportedError(Fault(" or ".join(lacking), f"no {words}", "", f"State {instead} for them."))
     return None
 
 
 def _worst(trials: Sequence[Trial | Refusal]) -> Trial | Refusal:
     """Of the forms that a machine may have: the one that is refused, fits worst, or is slowest, with the times from the fastest to it."""
-    sized = [trial for trial in trials if isinstance(trial, Trial)]
-    refused = next((trial for trial in trials if isinstance(trial, Refusal)), None)
-    if refused is not None or not sized:
-        return refused or trials[0]
-    worst = max(sized, key=lambda trial: (trial.verdict != "fits", trial.verdict == "does_not_fit", trial.seconds_per_token or 0.0))
-    runs = [trial.answer.timing.run for trial in sized if trial.answer.timing is not None]
+    sized: list[Trial] = []
+    for trial in trials:
+        if isinstance(trial, Refusal):
+            return trial
+        sized.append(trial)
+    worst = max(sized, key=lambda trial: (verdict_order(trial.verdict), trial.seconds_per_token or inf))
     timing = worst.answer.timing
     if len(sized) == 1 or timing is None or timing.run is None:
         return worst
-    known = [run.seconds for run in runs if run is not None]
+    known = [seconds for trial in sized if (seconds := run_seconds(trial)) is not None]
     seconds = Bounds(min(one.low for one in known), timing.run.seconds.likely, max(one.high for one in known))
-    run = replace(timing.run, seconds=seconds)
-    return worst._replace(answer=replace(worst.answer, timing=timing._replace(run=run)))
+    return worst._replace(answer=replace(worst.answer, timing=timing._replace(run=replace(timing.run, seconds=seconds))))
 
 
 def _host_is_enough(trial: Trial, offer: Offer) -> bool:
@@ -187,12 +194,18 @@ def _rented(trial: Trial, rental: Rental) -> Trial:
     )
 
 
-def _not_joined(renter: Renter, nodes: int) -> Iterator[Rejection]:
-    """Offers of which so many machines cannot work together, or are not there."""
-    offers = [offer for offer in renter.market.offers if nodes > 1 and not renter.has_enough(offer, nodes)]
-    few = [offer for offer in offers if offer.machines is not None and offer.machines < nodes]
-    silent = [offer for offer in offers if offer not in few]
-    if silent:
-        yield unknown_network(nodes, silent)
-    if few:
-        yield too_few(nodes, few)
+def _not_joined(renter: Renter, counts: Sequence[int]) -> Iterator[Rejection]:
+    """Offers of which several machines cannot work together, or are not there: each once, at the least number that fails."""
+    left = list(renter.market.offers)
+    for nodes in sorted(counts):
+        silent: list[Offer] = []
+        few: list[Offer] = []
+        kept: list[Offer] = []
+        for offer in left:
+            enough = offer.machines is None or offer.machines >= nodes
+            (kept if renter.has_enough(offer, nodes) else silent if enough else few).append(offer)
+        if silent:
+            yield unknown_network(nodes, silent)
+        if few:
+            yield too_few(nodes, few)
+        left = kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from fullstep.offers.offer import Offer
 from fullstep.plan.deadline import HOUR_SECONDS, hours_words
@@ -29,13 +30,24 @@ def too_late(what: str, trial: Trial, offers: Sequence[Offer]) -> Rejection | No
 
 
 def over_budget(what: str, trial: Trial, offers: Sequence[Offer]) -> Rejection | None:
-    """Even at the low bound it costs more than the budget; None: it may not."""
-    goal, rental = trial.job.goal, trial.rental
-    if goal.budget is None or rental is None or rental.cost is None or float(rental.cost.low) <= float(goal.budget):
+    """On all of its rentals it costs more than the budget, even at the low bound; None: it may not."""
+    goal = trial.job.goal
+    known = [(rental.cost, rental) for rental in trial.rentals if rental.cost is not None]
+    if goal.budget is None or not known or any(cost.low <= Decimal(goal.budget) for cost, _ in known):
         return None
-    cost = rental.cost
+    cost, rental = min(known, key=lambda pair: pair[0].likely)
     detail = f"{money(cost.likely, goal.currency)} at {rental.name}, at best {money(cost.low, goal.currency)}"
     return _record(what, "budget", offers, detail, needed=float(cost.likely), available=float(goal.budget), unit=goal.currency)
+
+
+def not_known(what: str, trial: Trial, offers: Sequence[Offer]) -> Rejection:
+    """How long it takes, and with it what it costs, is not known, and there is a limit to it."""
+    open_parts = {} if trial.answer.timing is None else dict(trial.answer.timing.open)
+    why = open_parts.get("step") or open_parts.get("run") or "its time is not known"
+    goal = trial.job.goal
+    if goal.finish_within_hours is not None:
+        return _record(what, "time", offers, why, unit="hours")
+    return _record(what, "budget", offers, why, unit=goal.currency)
 
 
 def never_ends(what: str, offers: Sequence[Offer]) -> Rejection:
@@ -68,4 +80,4 @@ def _record(
     available: float | None = None,
     unit: str = "",
 ) -> Rejection:
-    return Rejection(what, limit, needed, available, unit, None, False, len(offers), detail, offers=tuple(offers))
+    return Rejection(what, limit, needed, available, unit, None, False, max(1, len(offers)), detail, offers=tuple(offers))

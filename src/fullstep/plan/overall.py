@@ -83,31 +83,47 @@ def market_verdict(
         dear: what costs more than the budget
     """
     if not options and dear and not late.trials:
-        best, goal = dear[0], dear[0].job.goal
-        needed = f"{place_words(best.job)}{_price_words(best)}"
-        budget = money(Decimal(goal.budget or 0), goal.currency)
-        return PlanVerdict("nothing_fits", needed, f"Nothing stays within the budget of {budget}: the cheapest is {needed}.", None)
+        return over_budget_verdict(dear)
     verdict = overall(as_written, options, helps, late)
-    if not options:
+    return with_budget(verdict, options) if options else verdict
+
+
+def over_budget_verdict(dear: Sequence[Trial]) -> PlanVerdict:
+    """Everything that fits costs more than the budget, even at the low bound."""
+    best, goal = dear[0], dear[0].job.goal
+    budget = money(Decimal(goal.budget or 0), goal.currency)
+    return PlanVerdict("nothing_fits", _where(best), f"Nothing stays within the budget of {budget}: the cheapest is {_where(best)}.", None)
+
+
+def with_budget(verdict: PlanVerdict, options: Sequence[Trial]) -> PlanVerdict:
+    """What the budget makes of a verdict on the best option."""
+    best, goal = options[0], options[0].job.goal
+    if goal.budget is None or not best.fits:
         return verdict
-    best = options[0]
-    if best.fits and best.job.goal.budget is not None and (best.rental is None or best.rental.cost is None):
+    budget = money(Decimal(goal.budget), goal.currency)
+    if best.cost is None:
         open_parts = {} if best.answer.timing is None else dict(best.answer.timing.open)
-        why = open_parts.get("step") or open_parts.get("run") or "no price is known"
-        sentence = f"Not decidable yet: {_where(best)}; whether it stays within the budget is open: {why}."
-        return PlanVerdict("undecided", why, sentence, "state data.tokens, or measure a step and state measured.step_seconds")
-    return verdict._replace(sentence=verdict.sentence.replace(_where(best), f"{_where(best)}{_price_words(best)}", 1))
+        why = open_parts.get("step") or open_parts.get("run") or open_parts.get("run.cost") or "no price is known"
+        sentence = f"{verdict.sentence} Whether it stays within the budget of {budget} is open: {why}."
+        settle = "state data.tokens, or measure a step and state measured.step_seconds"
+        return PlanVerdict("undecided", why, sentence, settle)
+    if best.over_budget:
+        sentence = f"{verdict.sentence} Its likely cost, {money(best.cost.likely, goal.currency)}, is more than the budget of {budget}."
+        return verdict._replace(sentence=sentence)
+    return verdict
 
 
-def _price_words(trial: Trial) -> str:
-    """Where it is rented and what it costs."""
-    rental = trial.rental
-    if rental is None:
+def price_words(trial: Trial) -> str:
+    """Where it is rented and what it costs; a plus: and what is not known."""
+    rental, currency = trial.rental, trial.job.goal.currency
+    if rental is None or trial.changes.get("machine.gpu") is None:  # the machine is named: its price stands elsewhere
         return ""
-    currency = trial.job.goal.currency
-    rent = f"{money(rental.per_hour, currency)} an hour"
-    price = rent if rental.cost is None else f"{money(rental.cost.likely, currency)} in all"
-    return f" at {rental.name} ({price})"
+    if rental.cost is None:
+        return f" at {rental.name} ({money(rental.per_hour, currency)} an hour)"
+    low, likely = (money(amount, currency) for amount in (rental.cost.low, rental.cost.likely))
+    high = "no end" if rental.cost.high is None else money(rental.cost.high, currency)
+    plus = "+" if rental.cost.bill.unknown else ""
+    return f" at {rental.name} ({likely}{plus} in all, {low} to {high})"
 
 
 def _tight(best: Trial, where: str) -> PlanVerdict:
@@ -182,9 +198,12 @@ def _measure_a_step(trial: Trial) -> str:
         return "measure a step and put its time into [measured] step_seconds, then ask again"
     if timing.run is None:
         return "state data.tokens, then ask again"
-    saves = timing.run.checkpoint_seconds
-    beside = timing.run.evaluation_seconds.likely + (saves.likely if saves is not None else 0.0)
-    allowed = (ending.deadline_seconds - beside) / timing.run.optimizer_steps
+    steps = timing.run.optimizer_steps * timing.step.seconds.likely
+    whole = timing.run.seconds.likely if ending.seconds is None else ending.seconds.likely  # with set-up and waits on a rented machine
+    if trial.rental is not None and trial.rental.interruptible:  # what interruptions add grows with the work
+        allowed = timing.step.seconds.likely * ending.deadline_seconds / whole
+    else:
+        allowed = (ending.deadline_seconds - (whole - steps)) / timing.run.optimizer_steps
     within = f"up to {allowed:.3g} s a step the run ends within {deadline_words(ending.deadline_seconds)}"
     return f"run a few steps of {_where(trial)}, and put their time into [measured] step_seconds: {within}"
 
@@ -220,11 +239,11 @@ def _nodes_words(nodes: int) -> str:
 
 
 def _where(trial: Trial) -> str:
-    """Machine, layout, and what it costs in speed where it costs any."""
+    """Machine, layout, what it costs in speed where it costs any, and where it is rented at what price if the market was searched."""
     job = trial.job
     where = place_words(job)
     cost = level_words(job)
-    return f"{where}, {cost}" if cost else where
+    return (f"{where}, {cost}" if cost else where) + price_words(trial)
 
 
 def _host_condition(trial: Trial) -> str:

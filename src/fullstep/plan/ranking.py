@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from itertools import groupby
 from operator import itemgetter
 
@@ -88,16 +87,14 @@ def cheapest_first(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _by_cost(trial: Trial) -> tuple[float, ...]:
-    rental, goal = trial.rental, trial.job.goal
+    rental, cost = trial.rental, trial.cost
+    kept = (verdict_order(trial.verdict), trial.lateness, trial.over_budget)
     if rental is None:
-        return (verdict_order(trial.verdict), trial.lateness, 2.0)
-    cost, each = rental.cost, rental.per_million_tokens
-    over = goal.budget is not None and (cost is None or cost.likely > Decimal(goal.budget))
+        return (*kept, 3)
+    each = rental.per_million_tokens
     known, price = (0, cost.likely) if cost is not None else (1, each) if each is not None else (2, rental.per_hour)
     hours = rental.run_hours.likely if rental.run_hours is not None else trial.seconds_per_token or 0.0
-    interruptions = 0.0 if cost is None else cost.interruptions
-    kept = (verdict_order(trial.verdict), trial.lateness, float(over), float(known))
-    return (*kept, float(price), hours, interruptions, float(rental.per_hour))
+    return (*kept, known, float(price), hours, 0.0 if cost is None else cost.interruptions, float(rental.per_hour))
 
 
 def _before_time(trial: Trial) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ class Rental(NamedTuple):
     in_budget: float | None = None
     """chance to stay within the budget"""
     elsewhere: int = 0
-    """further offers of the same machine that cost more"""
+    """further offers of such machines at the same seller that cost more"""
     assumptions: tuple[Assumption, ...] = ()
     """what the cost rests on and nobody stated"""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import inf
 from operator import itemgetter
+from typing import NamedTuple
 
 from fullstep.cost.bill import Priced, priced, saving_of, taking_of
 from fullstep.cost.periods import HOUR_SECONDS
@@ -35,6 +36,28 @@ class Odds:
     wait_hours: float | None = None
     any_fabric: bool = False
     """several machines are taken without a known network between them, too"""
+
+
+class Asked(NamedTuple):
+    """What one seller asks."""
+
+    offers: tuple[Offer, ...]
+    """of which the rental is the cheapest"""
+    interruptible: bool
+    rental: Rental | None
+    """None: on its terms the job never ends"""
+
+
+class _Found(NamedTuple):
+    """The best offer, with its likely bill where the length of the run is known."""
+
+    rental: Rental
+    likely: Priced | None
+
+    @property
+    def rental_likely(self) -> Decimal:
+        """Its likely total, or the price of an hour."""
+        return self.rental.per_hour if self.likely is None else self.likely.bill.total
 
 
 class Renter:
@@ -71,33 +94,49 @@ class Renter:
 
     def cheapest(self, job: Job, answer: Answer, offers: Iterable[Offer]) -> Iterator[Rental]:
         """The cheapest machine of one's own, on demand, and interruptible, of offers for one job, as far as there are any."""
-        own: list[Offer] = []
-        rented: list[Offer] = []
-        for offer in offers:
-            (own if offer.is_own else rented).append(offer)
         usage = None if (run := _run(answer)) is None else usage_of(job, run)
-        for group, interruptible in ((own, False), (rented, False), (rented, True)):
-            best = min(self._rentals(job, answer, group, usage, interruptible), key=_by_cost, default=None)
-            if best is not None:
-                yield self._in_full(job, answer, best, usage)
+        known = list(offers)
+        for own, interruptible in ((True, False), (False, False), (False, True)):
+            group = [offer for offer in known if offer.is_own is own and offer.price(interruptible) is not None]
+            found = self._best(job, answer, group, usage, interruptible)
+            if found is not None:
+                yield self._in_full(job, answer, found, usage)
 
-    def _rentals(
-        self, job: Job, answer: Answer, offers: Sequence[Offer], usage: UsageBounds | None, interruptible: bool
-    ) -> Iterator[Rental]:
-        """Each by its likely cost alone; of equal machines only the cheapest, as nothing else tells them apart."""
-        groups: dict[tuple[object, ...], list[tuple[Decimal, Offer]]] = {}
+    def by_seller(self, job: Job, answer: Answer, offers: Iterable[Offer]) -> Iterator[Asked]:
+        """What each seller of a kind of machine asks for one job, on demand and interruptible."""
+        usage = None if (run := _run(answer)) is None else usage_of(job, run)
+        sellers: dict[tuple[str, str, bool], list[Offer]] = {}
         for offer in offers:
-            if offer.price(interruptible) is not None:
-                groups.setdefault(_alike(offer, interruptible), []).append((self._per_hour(offer, interruptible, job), offer))
-        best: Decimal | None = None
-        for alike in sorted(groups.values(), key=_lowest):
-            per_hour, offer = min(alike, key=itemgetter(0))
-            if best is not None and usage is not None and _at_least(per_hour, job, usage) > best:
-                return  # this one and all that follow cost more for their hours alone
-            rental = self._rental(job, answer, offer, usage, interruptible)
-            if rental is not None:
-                best = rental.cost.likely if rental.cost is not None and (best is None or rental.cost.likely < best) else best
-                yield rental._replace(elsewhere=len(alike) - 1)
+            for interruptible in (False, True):
+                if offer.price(interruptible) is not None:
+                    sellers.setdefault((offer.provider, offer.tier, interruptible), []).append(offer)
+        for (_, _, interruptible), group in sellers.items():
+            found = self._best(job, answer, group, usage, interruptible)
+            yield Asked(tuple(group), interruptible, None if found is None else self._in_full(job, answer, found, usage))
+
+    def _best(self, job: Job, answer: Answer, offers: Sequence[Offer], usage: UsageBounds | None, interruptible: bool) -> _Found | None:
+        """Of offers at a price of one kind, the one whose likely bill is the lowest; of equal machines only the cheapest is asked.
+
+        No bill is below price times hours: what is dearer by that than the best so far is not asked either.
+        """
+        groups: dict[tuple[object, ...], tuple[Decimal, Offer]] = {}
+        for offer in offers:
+            priced_at = (self._per_hour(offer, interruptible, job), offer)
+            best = groups.get(key := _alike(offer))
+            if best is None or priced_at[0] < best[0]:
+                groups[key] = priced_at
+        found: _Found | None = None
+        for per_hour, offer in sorted(groups.values(), key=itemgetter(0)):
+            if found is not None and (usage is None or _at_least(per_hour, job, usage) > found.rental_likely):
+                break
+            bill = None if usage is None else priced(usage.likely, self.rent(job, offer, interruptible))
+            if bill is not None and not bill.ends:
+                continue
+            if found is None or bill is None or bill.bill.total < found.rental_likely:
+                whole = per_hour * job.machine.nodes
+                rental = Rental(offer, job.machine.nodes, interruptible, whole, _per_million_tokens(job, answer, whole), None, None)
+                found = _Found(rental._replace(elsewhere=len(offers) - 1), bill)
+        return found
 
     def _per_hour(self, offer: Offer, interruptible: bool, job: Job) -> Decimal:
         """Of one machine, in the currency of the worksheet."""
@@ -105,26 +144,16 @@ class Renter:
         assert price is not None
         return converted(price.per_hour, price.currency, job.goal.currency, self.market.rates)
 
-    def _rental(self, job: Job, answer: Answer, offer: Offer, usage: UsageBounds | None, interruptible: bool) -> Rental | None:
-        """With the likely bill as its only figure; None: it never ends."""
-        nodes = job.machine.nodes
-        per_hour = self._per_hour(offer, interruptible, job) * nodes
-        rental = Rental(offer, nodes, interruptible, per_hour, _per_million_tokens(job, answer, per_hour), None, None)
-        if usage is None:
-            return rental
-        found = priced(usage.likely, self.rent(job, offer, interruptible))
-        if not found.ends:
-            return None
-        return rental._replace(cost=_cost(found, found, found), run_hours=Bounds.exact(found.run_seconds / HOUR_SECONDS))
-
-    def _in_full(self, job: Job, answer: Answer, rental: Rental, usage: UsageBounds | None) -> Rental:
+    def _in_full(self, job: Job, answer: Answer, found: _Found, usage: UsageBounds | None) -> Rental:
         """With all bounds, and the chances to keep deadline and budget."""
-        if usage is None:
+        rental, likely = found
+        if usage is None or likely is None:
             return rental
-        found = [priced(one, self.rent(job, rental.offer, rental.interruptible, end)) for end, one in enumerate(usage)]
-        hours = Bounds(*(each.run_seconds / HOUR_SECONDS for each in found))
-        whole = rental._replace(cost=_cost(*found), run_hours=hours, assumptions=tuple(self._assumptions(job, rental)))
-        return self._with_chances(job, whole, usage, found[1])
+        low, high = (priced(usage[end], self.rent(job, rental.offer, rental.interruptible, end)) for end in (0, 2))
+        hours = Bounds(*(each.run_seconds / HOUR_SECONDS for each in (low, likely, high)))
+        cost = _cost(low, likely, high, rental)
+        whole = rental._replace(cost=cost, run_hours=hours, assumptions=tuple(self._assumptions(job, rental)))
+        return self._with_chances(job, whole, usage, likely)
 
     def _assumptions(self, job: Job, rental: Rental) -> Iterator[Assumption]:
         """Figures that are not stated, and the rates of currencies that are used."""
@@ -192,25 +221,21 @@ def _seconds_that_it_buys(budget: Decimal, likely: Priced, rent: Rent, runs: int
     return float((budget - rest) / each_second)
 
 
-def _cost(low: Priced, likely: Priced, high: Priced) -> Cost:
+def _cost(low: Priced, likely: Priced, high: Priced, rental: Rental) -> Cost:
     """Totals in hundredths, in order; None: at the high end it never ends."""
-    totals = sorted(cents(each.bill.total) for each in (low, likely))
-    top = max(totals[1], cents(high.bill.total)) if high.ends else None
-    hours = sorted((low.elapsed_seconds / HOUR_SECONDS, likely.elapsed_seconds / HOUR_SECONDS))
+    least, most = cents(min(low.bill.total, likely.bill.total)), cents(max(likely.bill.total, high.bill.total))
+    hours = sorted(each.elapsed_seconds / HOUR_SECONDS for each in (low, likely, high))
     return Cost(
-        low=totals[0],
+        low=least,
         likely=cents(likely.bill.total),
-        high=top,
+        high=most if high.ends else None,
         bill=likely.bill,
-        hours=Bounds(hours[0], hours[1], max(hours[1], high.elapsed_seconds / HOUR_SECONDS)),
+        hours=Bounds(*hours),
         interruptions=likely.interruptions,
         deviation=likely.deviation,
+        at=rental.name,
+        seen_on=rental.offer.captured_on,
     )
-
-
-def _lowest(alike: Sequence[tuple[Decimal, Offer]]) -> Decimal:
-    """Of equal machines."""
-    return min(price for price, _ in alike)
 
 
 def _at_least(per_hour: Decimal, job: Job, usage: UsageBounds) -> Decimal:
@@ -218,15 +243,9 @@ def _at_least(per_hour: Decimal, job: Job, usage: UsageBounds) -> Decimal:
     return per_hour * job.machine.nodes * Decimal(repr(usage.likely.runs * usage.likely.work_seconds / HOUR_SECONDS))
 
 
-def _alike(offer: Offer, interruptible: bool) -> tuple[object, ...]:
-    """What tells offers apart but their price and place."""
-    price = offer.price(interruptible)
-    kept = (offer.provider, offer.tier, offer.cards, offer.is_own, offer.machines, None if price is None else price.kind)
-    return (*kept, offer.network_gbit_s, offer.rdma, offer.host_memory_gib, offer.disk_gb)
-
-
-def _by_cost(rental: Rental) -> tuple[Decimal, Decimal]:
-    return (rental.per_hour if rental.cost is None else rental.cost.likely), rental.per_hour
+def _alike(offer: Offer) -> tuple[object, ...]:
+    """What a bill reads of an offer but its price."""
+    return offer.provider, offer.disk_gb, offer.is_own
 
 
 def _run(answer: Answer) -> Run | None:

@@ -14,7 +14,8 @@ from fullstep.plan.choices import Choice, RentOrBuy, choices, not_beaten, rent_o
 from fullstep.plan.layouts import layout_name, machine_words
 from fullstep.plan.market import search_market
 from fullstep.plan.missing import Missing, missing_data
-from fullstep.plan.overall import NOTHING, PlanVerdict, market_verdict, overall
+from fullstep.plan.no_rental import over_budget
+from fullstep.plan.overall import NOTHING, PlanVerdict, market_verdict, over_budget_verdict, overall, with_budget
 from fullstep.plan.ranking import cheapest_first, ranked
 from fullstep.plan.rejections import Rejection, rejected
 from fullstep.plan.remedies import Remedy, remedies
@@ -84,7 +85,7 @@ def plan(
         worksheet: what is wanted
         size: what sizes one completed job
         clock: what times what fits; without one, nothing is said of time
-        renter: what prices it; without one there is no market
+        renter: what prices it; without one nothing has a price, and there is no market
         quick_clock: times a market, where only the best options are timed by ``clock`` for good; None: ``clock``
 
     Raises:
@@ -93,10 +94,26 @@ def plan(
     bench, timer = _workbench(worksheet, size), Timer(clock)
     as_written = timer(bench.as_written)
     if as_written.job.machine.usable_bytes is None and bench.may_change("machine.gpu"):
-        market = Renter(Market((), {}, default_rates())) if renter is None else renter
-        return _of_market(Workbench(worksheet, size, _MARKET_BUDGET), timer, Timer(quick_clock or clock), market)
+        nobody = Renter(Market((), {}, default_rates()))
+        return _of_market(Workbench(worksheet, size, _MARKET_BUDGET), timer, Timer(quick_clock or clock), renter or nobody)
     made = _of_machine(bench, timer, as_written)
-    return made if renter is None else made._replace(options=[with_rentals(trial, renter) for trial in made.options])
+    return made if renter is None else _priced(made, renter)
+
+
+def _priced(made: Plan, renter: Renter) -> Plan:
+    """A plan of one machine with what its options cost, without those that cost more than the budget even at the low bound."""
+    options = [with_rentals(trial, renter) for trial in made.options]
+    kept, dear, out = [], [], []
+    for trial in options:
+        record = over_budget(option_words(trial), trial, ())
+        if record is None:
+            kept.append(trial)
+        else:
+            dear.append(trial)
+            out.append(record)
+    verdict = over_budget_verdict(dear) if dear and not kept else with_budget(made.verdict, kept) if kept else made.verdict
+    aside = Aside(dear) if dear and not kept else made.aside
+    return made._replace(options=kept, verdict=verdict, aside=aside, rejected=[*out, *made.rejected])
 
 
 def _of_market(bench: Workbench, timer: Timer, quick: Timer, renter: Renter) -> Plan:
@@ -104,22 +121,25 @@ def _of_market(bench: Workbench, timer: Timer, quick: Timer, renter: Renter) -> 
     as_written, options = timer(bench.as_written), cheapest_first(found.trials)
     told = {id(trial) for trial in options[:_TOLD]} | {id(choice.trial) for choice in choices(options)}
     options = [timer.with_traffic(trial) if id(trial) in told else trial for trial in options]
-    helps = [] if options or found.late or found.dear else _helps(bench, options, found.ruled_out)
-    late = Aside(cheapest_first(found.late))
-    by_memory = rejected(as_written, found.ruled_out, options, helps)
-    return Plan(
-        verdict=market_verdict(as_written, options, helps, late, cheapest_first(found.dear)),
+    late, dear = cheapest_first(found.late), cheapest_first(found.dear)
+    helps = [] if options or late or dear else _helps(bench, options, found.ruled_out)
+    made = Plan(
+        verdict=market_verdict(as_written, options, helps, Aside(late), dear),
         as_written=as_written,
         options=options,
-        rejected=[*found.without, *by_memory],
+        rejected=[*found.without, *rejected(as_written, found.ruled_out, options, helps)],
         remedies=helps,
         missing=missing_data(as_written.job),
         spent=bench.spent,
-        aside=late if found.late else Aside(cheapest_first(found.dear)),
-        choices=choices(options),
-        not_beaten=not_beaten(options),
-        rent_or_buy=rent_or_buy(options),
+        aside=Aside(late or dear),
     )
+    return with_choices(made)
+
+
+def with_choices(made: Plan) -> Plan:
+    """A plan of the market with what its options come down to."""
+    options = made.options
+    return made._replace(choices=choices(options), not_beaten=not_beaten(options), rent_or_buy=rent_or_buy(options))
 
 
 def _of_machine(bench: Workbench, timer: Timer, as_written: Trial) -> Plan:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from operator import itemgetter
 from typing import NamedTuple
 
 from fullstep.errors import Fault, InputError
 from fullstep.job import Job, Worksheet, complete, edit
-from fullstep.ledger import Answer, Verdict
+from fullstep.ledger import Answer, Cost, Verdict
 from fullstep.plan.deadline import Ending
 from fullstep.plan.rental import Rental
 
@@ -41,6 +42,20 @@ class Trial(NamedTuple):
     def rental(self) -> Rental | None:
         """The first of them."""
         return self.rentals[0] if self.rentals else None
+
+    @property
+    def cost(self) -> Cost | None:
+        """Of the whole job on the first of its rentals; None: not known."""
+        return None if self.rental is None else self.rental.cost
+
+    @property
+    def over_budget(self) -> int:
+        """0 for a likely cost within the budget, or where there is none; then what is open, and what likely costs more."""
+        budget = self.job.goal.budget
+        if budget is None:
+            return 0
+        likely = [rental.cost.likely for rental in self.rentals if rental.cost is not None]
+        return 2 * int(min(likely) > Decimal(budget)) if likely else 1
 
     @property
     def verdict(self) -> Verdict:
