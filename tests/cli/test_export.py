@@ -119,6 +119,19 @@ def test_nothing_on_the_market_is_an_input_error(capsys: pytest.CaptureFixture[s
     assert "budget" in capsys.readouterr().err
 
 
-def test_with_a_provider_and_no_card_it_is_told_where_to_take_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "--model", "meta-llama/Llama-3.1-8B", "--to", "slurm", "--provider", "aws"]) == 2
-    assert "options[i].worksheet" in capsys.readouterr().err
+def test_a_provider_without_a_card_takes_what_it_rents(capsys: pytest.CaptureFixture[str]) -> None:
+    sheet = ["--model", "meta-llama/Llama-3.1-8B", "--method", "lora", "--data-tokens", "2e7", "--to", "skypilot"]
+    assert main(["export", *sheet, "--provider", "aws", "--choose", "on-demand"]) == 0
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text)["resources"]["infra"].startswith("aws") and "# Chosen: aws us-east-1" in text
+    assert main(["export", *sheet, "--provider", "awz"]) == 2
+    assert 'Did you mean "aws"?' in capsys.readouterr().err
+
+
+def test_a_price_that_was_seen_is_no_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prices move: what somebody asked months ago would only keep dstack from finding anything."""
+    sheet = ["--model", "meta-llama/Llama-3.1-8B", "--method", "lora", "--data-tokens", "2e7", "--to", "dstack", "--provider", "runpod"]
+    assert main(["export", *sheet]) == 0
+    assert "max_price" not in capsys.readouterr().out
+    assert main(["export", *sheet, "--gpu", "H100-SXM", "--price-per-hour", "3.5"]) == 0
+    assert "max_price: 3.5" in capsys.readouterr().out

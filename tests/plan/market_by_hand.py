@@ -11,7 +11,7 @@ from fullstep.offers.currency import default_rates
 from fullstep.offers.market import Market
 from fullstep.offers.offer import Offer, Price
 from fullstep.offers.provider import Provider, parse_tiers
-from fullstep.plan.renting import Odds, Renter
+from fullstep.plan.renting import Renter, Wishes
 
 TODAY = date(2026, 11, 30)
 FAIR = Provider(
@@ -36,6 +36,6 @@ def offer(card: str | tuple[str, ...], gpus: int, per_hour: str | None, spot: st
     )
 
 
-def renter(*offers: Offer, odds: Odds | None = None, terms: Provider = FAIR) -> Renter:
+def renter(*offers: Offer, wishes: Wishes | None = None, terms: Provider = FAIR) -> Renter:
     """Prices on these alone."""
-    return Renter(Market(offers, {"fair": terms}, default_rates()), odds)
+    return Renter(Market(offers, {"fair": terms}, default_rates()), wishes)

@@ -14,7 +14,7 @@ from fullstep.api.answer import size
 from fullstep.api.timing import with_timing
 from fullstep.job import Worksheet, complete, worksheet_from_mapping
 from fullstep.offers.offer import Offer
-from fullstep.plan.renting import Odds
+from fullstep.plan.renting import Wishes
 from fullstep.plan.search import Plan, plan
 
 from .by_hand import by_hand
@@ -28,12 +28,12 @@ QUICK = {"storage_write_gb_s": 1e5, "storage_read_gb_s": 1e5}
 """saves and loads take no time"""
 
 
-def planned(sheet: Sheet, *offers: Offer, odds: Odds | None = None, state_gib: float = 30, **sections: Any) -> Plan:
+def planned(sheet: Sheet, *offers: Offer, wishes: Wishes | None = None, state_gib: float = 30, **sections: Any) -> Plan:
     """30 GiB of state fit one card of 48; eight GPUs take 100 h, one takes 800."""
     wanted: dict[str, Any] = {"batch": {"global_rows": 32}, "data": {"steps": 3600}}
     wanted["plan"] = {"fixed": ["layout.offload_parameters", "layout.offload_optimizer"]}
     wanted |= {**sections, "machine": {**NO_GPU, **QUICK, **sections.get("machine", {})}}
-    return plan(sheet(**wanted), by_hand(state_gib), clock_by_hand(), renter(*offers, odds=odds))
+    return plan(sheet(**wanted), by_hand(state_gib), clock_by_hand(), renter(*offers, wishes=wishes))
 
 
 def names(found: Plan) -> list[str]:
@@ -119,7 +119,7 @@ def test_several_machines_need_a_network_that_is_known(sheet: Sheet) -> None:
     assert "2 x fair joined" in names(found) and "2 x fair silent" not in names(found)
     out = next(out for out in found.rejected if out.limit == "network")
     assert [each.instance for each in out.offers] == ["silent"] and "--any-fabric" in out.detail
-    forced = planned(sheet, silent, goal={"max_nodes": 2}, machine={"network_gbit_s": 100}, odds=Odds(any_fabric=True))
+    forced = planned(sheet, silent, goal={"max_nodes": 2}, machine={"network_gbit_s": 100}, wishes=Wishes(any_fabric=True))
     assert "2 x fair silent" in names(forced)
 
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
 from fullstep.job import Job
 from fullstep.ledger import Answer
-from fullstep.offers.market import market
+from fullstep.offers.market import changed, market
 from fullstep.plan.rental import Rental, with_cost
-from fullstep.plan.renting import Odds, Renter
+from fullstep.plan.renting import Renter, Wishes
 
 
-def renter_of(machines: str | Path | None = None, odds: Odds | None = None) -> Renter:
+def renter_of(machines: str | Path | None = None, wishes: Wishes | None = None) -> Renter:
     """What prices jobs.
 
     Args:
         machines: one's own file; None: that which FULLSTEP_MACHINES names, else ``machines.toml`` here, where there is one
-        odds: what is stated of interruptions and networks
+        wishes: what is stated of interruptions, networks and sellers
 
     Raises:
         InputError: the file is at fault
     """
-    return Renter(market(machines), odds)
+    return Renter(market(machines), wishes)
 
 
 def rentals_of(job: Job, answer: Answer, renter: Renter | None = None) -> tuple[Rental, ...]:
@@ -54,7 +54,12 @@ def _rentals(job: Job, answer: Answer, renter: Renter | None) -> Iterator[Rental
     yield from prices.cheapest(job, answer, prices.offers_for(job))
 
 
-@lru_cache(maxsize=256)
 def _todays(card: str, gpus: int) -> Renter:
-    """Offers of such machines, read once for all answers of a process."""
+    """Offers of such machines, by the files as they are now."""
+    return _read(card, gpus, changed())
+
+
+@lru_cache(maxsize=256)
+def _read(card: str, gpus: int, _: Hashable) -> Renter:
+    """Once for as long as no file changes."""
     return Renter(market(only=(card, gpus)))

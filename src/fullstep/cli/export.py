@@ -13,25 +13,26 @@ from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK
 from fullstep.cli.market_arguments import add_market_arguments, renter_from
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
 from fullstep.errors import Fault, InputError
-from fullstep.quantities import money
+from fullstep.quantities import GIB, money
 
 if TYPE_CHECKING:
     from fullstep.formats import LaunchFile
     from fullstep.job import Job, Worksheet
     from fullstep.ledger import Answer
     from fullstep.plan.rental import Rental
+    from fullstep.plan.search import Plan
+    from fullstep.plan.trial import Trial
     from fullstep.quantities import Currency
 
 _TOOLS = ("skypilot", "dstack", "slurm", "torchrun")
-_GIB = 2**30
-_CHOICES: dict[str, Callable[[Rental], bool]] = {
-    "cheapest": lambda rental: True,
-    "on-demand": lambda rental: not rental.interruptible,
-    "interruptible": lambda rental: rental.interruptible,
-    "fastest": lambda rental: True,
-    "own": lambda rental: rental.offer.is_own,
+_CHOICES = {
+    "cheapest": "cheapest",
+    "on-demand": "cheapest on demand",
+    "interruptible": "cheapest interruptible",
+    "fastest": "fastest",
+    "own": "on your own machine",
 }
-"""what one may want of the market"""
+"""what one may want of the market, and how a plan calls it"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     offer.add_argument("--price-per-hour", metavar="USD", help="of one node; dstack takes nothing dearer")
     choose = "of the market, where the worksheet names no machine (cheapest); what the tool cannot start is passed over"
     offer.add_argument("--choose", choices=tuple(_CHOICES), default="cheapest", help=choose)
-    add_market_arguments(parser)
+    add_market_arguments(parser, sellers=False)
     add_worksheet_arguments(parser)
 
 
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     worksheet = worksheet_from(arguments)
     job = complete(worksheet)
-    if job.machine.usable_bytes is None and not any((arguments.provider, arguments.region, arguments.instance)):
+    if job.machine.usable_bytes is None:
         files, answer = _from_market(worksheet, arguments)
     else:
         answer = answer_of(job, renter=renter_from(arguments))
@@ -105,16 +106,15 @@ class _Place(NamedTuple):
 
     @classmethod
     def rented(cls, rental: Rental, currency: Currency) -> _Place:
-        """By an offer; a region that holds for all of a seller's, or a marketplace's, is none."""
+        """By an offer. Its price is told and no limit, as prices move; a region of all of a seller's, or of a marketplace, is none."""
         offer, price = rental.offer, rental.offer.price(rental.interruptible)
-        in_dollars = None if price is None or price.currency != "USD" else f"{price.per_hour:f}"
         note = f"Chosen: {rental.name}, {money(rental.per_hour, currency)} an hour, seen on {offer.captured_on}"
         cost = () if rental.cost is None else (f"Cost: {money(rental.cost.likely, currency)} likely",)
         if offer.is_own:
             return cls(None, None, None, None, False, (note, *cost))
         named = None if " " in offer.instance else offer.instance
         region = None if offer.region == "any" or price is None or price.kind != "list" else offer.region
-        return cls(offer.provider, region, named, in_dollars, rental.interruptible, (note, *cost))
+        return cls(offer.provider, region, named, None, rental.interruptible, (note, *cost))
 
 
 def _files(job: Job, answer: Answer, arguments: argparse.Namespace, place: _Place) -> tuple[LaunchFile, ...]:
@@ -127,11 +127,12 @@ def _files(job: Job, answer: Answer, arguments: argparse.Namespace, place: _Plac
 
     traffic = None if answer.timing is None else answer.timing.traffic
     rate = None if traffic is None else traffic.required_gbit_s_per_node
+    host_bytes = answer.host.memory_peak_bytes / (1 - job.goal.reserve_fraction)
     launch = launch_from(
         job, command=arguments.command, measure=arguments.measure, setup=arguments.setup, interruptible=place.interruptible,
         provider=place.provider, region=place.region, instance=place.instance, price_per_hour=place.price_per_hour,
         checkpoints=arguments.checkpoints, max_hours=arguments.max_hours, network_gbit_s=None if rate is None else rate.likely,
-        host_gib=ceil(answer.host.memory_peak_bytes / _GIB), notes=(*_notes(answer, job.machine.nodes), *place.note),
+        host_gib=ceil(host_bytes / GIB), notes=(*_notes(answer, job.machine.nodes), *place.note),
     )  # fmt: skip
     return TOOLS[arguments.to](launch)
 
@@ -145,22 +146,14 @@ def _from_market(worksheet: Worksheet, arguments: argparse.Namespace) -> tuple[t
     from fullstep.api.search import plan  # noqa: PLC0415
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
+    arguments.sellers, arguments.places = [arguments.provider] if arguments.provider else [], arguments.region
     with progress("searching the market"):
         found = plan(worksheet, renter=renter_from(arguments))
-    wanted = _CHOICES[arguments.choose]
-    options = [trial for trial in found.options if trial.rental is not None and trial.fits and wanted(trial.rental)]
-    if worksheet.stated("goal.budget") is not None:  # what it costs has to be known
-        options = [trial for trial in options if trial.rental is not None and trial.rental.cost is not None]
-    if arguments.interruptible:
-        options = [trial for trial in options if trial.rental is not None and trial.rental.interruptible]
-    if arguments.choose == "fastest":
-        options.sort(key=lambda trial: trial.seconds_per_token or inf)
     first: InputError | None = None
-    for trial in options:
+    for trial in _wanted(found, arguments):
         assert trial.rental is not None
-        place = _Place.rented(trial.rental, trial.job.goal.currency)
         try:
-            return _files(trial.job, trial.answer, arguments, place), trial.answer
+            return _files(trial.job, trial.answer, arguments, _Place.rented(trial.rental, trial.job.goal.currency)), trial.answer
         except InputError as error:
             first = first or error
     if first is not None:
@@ -170,12 +163,34 @@ def _from_market(worksheet: Worksheet, arguments: argparse.Namespace) -> tuple[t
     raise InputError(Fault("machine.gpu", what, "a machine that fits", "`fullstep plan` says why; or name machine.gpu."))
 
 
+def _wanted(found: Plan, arguments: argparse.Namespace) -> list[Trial]:
+    """The plan's own choice first, then other options of its kind, for tools that cannot start it."""
+    label = _CHOICES[arguments.choose]
+    chosen = [choice.trial for choice in found.choices if any(each.startswith(label) for each in choice.labels)]
+    others = [trial for trial in found.options if trial.fits and trial.over_budget == 0 and trial.lateness == 0]
+    if label == "fastest":
+        others.sort(key=lambda trial: inf if trial.rental is None or trial.rental.run_hours is None else trial.rental.run_hours.likely)
+    kinds = {
+        "on-demand": lambda rental: not rental.interruptible and not rental.offer.is_own,
+        "interruptible": lambda rental: rental.interruptible,
+        "own": lambda rental: rental.offer.is_own,
+    }
+    able: Callable[[Rental], bool] = kinds.get(arguments.choose, lambda _: True)
+    alike = (trial for trial in (*chosen, *others) if trial.rental is not None and able(trial.rental))
+    return [
+        trial for trial in alike
+        if trial.rental is not None
+        and (trial.rental.interruptible or not arguments.interruptible)
+        and (arguments.instance is None or trial.rental.offer.instance == arguments.instance)
+    ]  # fmt: skip
+
+
 def _notes(answer: Answer, nodes: int) -> tuple[str, ...]:
     """What the heads of the files say of the estimate."""
     memory, traffic = answer.memory, None if answer.timing is None else answer.timing.traffic
-    usable = "unknown" if memory.usable_bytes is None else f"{memory.usable_bytes / _GIB:.1f} GiB"
+    usable = "unknown" if memory.usable_bytes is None else f"{memory.usable_bytes / GIB:.1f} GiB"
     words = memory.verdict.replace("_", " ")
-    needed = f"Memory: {memory.needed_bytes.likely / _GIB:.1f} GiB needed of {usable} usable per GPU: {words} ({memory.evidence})"
+    needed = f"Memory: {memory.needed_bytes.likely / GIB:.1f} GiB needed of {usable} usable per GPU: {words} ({memory.evidence})"
     if nodes == 1 or (traffic is not None and traffic.required_gbit_s_per_node is not None):
         return (needed,)
     return needed, f"Network: {'not known' if traffic is None else traffic.why_no_rate or 'not known'}"

@@ -246,6 +246,11 @@ class Settings:
     worksheet: Worksheet = field(default_factory=Worksheet)
     """the validated worksheet that this was made from, nested as in the file, defaults not filled in (a Mapping)"""
 
+    @property
+    def rows_per_step(self) -> int:
+        """Of one optimizer step, over all ranks."""
+        return self.batch.micro_batch * self.batch.accumulation * self.layout.data_parallel
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(Settings):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -14,11 +15,13 @@ from fullstep.offers.currency import Rates, default_rates
 from fullstep.offers.offer import Offer
 from fullstep.offers.own_file import OwnFile
 from fullstep.offers.provider import Provider, provider_of, providers
-from fullstep.offers.saved import saved_offers
+from fullstep.offers.saved import saved_folder, saved_offers
 
 OLD_AFTER_DAYS = 30
 """prices of GPUs moved by 10 to 40 % in 30 days of 2026: older ones are marked"""
 DEFAULT_FILE = "machines.toml"
+_MACHINE = ("vcpus", "host_memory_gib", "disk_gb", "network_gbit_s", "rdma")
+"""what an offer knows of its machine"""
 
 
 class Market(NamedTuple):
@@ -57,17 +60,24 @@ def market(machines: str | Path | None = None, *, saved: bool = True, only: tupl
     fetched = saved_offers() if saved else ()
     renewed = {offer.provider for offer in fetched}
     bundled = bundled_offers() if only is None else bundled_offers_of(*only)
-    others = (*(offer for offer in bundled if offer.provider not in renewed), *fetched)
-    mine: dict[tuple[str, str, str], list[Offer]] = {}
-    for offer in own.offers:
-        mine.setdefault(_place(offer), []).append(offer)
-    left = (offer for offer in others if not any(_is_same(offer, own) for own in mine.get(_place(offer), ())))
-    return Market((*own.offers, *left), own.providers, own.rates)
+    others = [*(offer for offer in bundled if offer.provider not in renewed), *fetched]
+    mine = [_completed(offer, others) for offer in own.offers]
+    places = {_place(offer) for offer in mine}
+    left = (offer for offer in others if _place(offer) not in places or not any(_is_same(offer, each) for each in mine))
+    return Market((*mine, *left), own.providers, own.rates)
+
+
+def changed() -> Hashable:
+    """Something else as soon as one's own file or what was fetched is another one."""
+    folder = saved_folder()
+    own = Path(os.environ.get("FULLSTEP_MACHINES", "").strip() or DEFAULT_FILE)
+    saved = sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []
+    return tuple((str(path.absolute()), path.stat().st_mtime_ns) for path in (own, *saved) if path.is_file())
 
 
 def is_old(offer: Offer, today: date) -> bool:
-    """Its price was seen more than ``OLD_AFTER_DAYS`` ago."""
-    return today - offer.captured_on > timedelta(days=OLD_AFTER_DAYS)
+    """Its price was seen more than ``OLD_AFTER_DAYS`` ago; what a machine of one's own costs does not grow old."""
+    return not offer.is_own and today - offer.captured_on > timedelta(days=OLD_AFTER_DAYS)
 
 
 def _place(offer: Offer) -> tuple[str, str, str]:
@@ -75,8 +85,17 @@ def _place(offer: Offer) -> tuple[str, str, str]:
 
 
 def _is_same(offer: Offer, own: Offer) -> bool:
-    """In the same place: the same number of cards that it may be."""
-    return offer.gpus == own.gpus and any(card in offer.cards for card in own.cards)
+    """The same machine in the same place: as many cards that it may be."""
+    return _place(offer) == _place(own) and offer.gpus == own.gpus and any(card in offer.cards for card in own.cards)
+
+
+def _completed(own: Offer, others: Sequence[Offer]) -> Offer:
+    """An agreed price for a machine that is known: what the file leaves out of it is as the seller has it."""
+    known = next((offer for offer in others if _is_same(offer, own)), None)
+    if known is None:
+        return own
+    left_out = {name: getattr(known, name) for name in _MACHINE if getattr(own, name) is None}
+    return replace(own, **left_out, tier=own.tier or known.tier, seen_at=known.seen_at)
 
 
 def _own(path: str | Path | None) -> OwnFile:

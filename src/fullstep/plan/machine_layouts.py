@@ -83,20 +83,16 @@ def _place(bench: Workbench, card: Card, machine: Mapping[str, object]) -> _Plac
     layout = job.layout
     ranks = max(1, gpus * nodes // (layout.tensor * layout.pipeline * layout.context))
     rows = _rows(bench, ranks)
-    return _Place(bench, machine, job, names, savers, rows) if rows else Refusal(machine, indivisible(_rows_of(written), ranks))
-
-
-def _rows_of(job: Job) -> int:
-    """Of one optimizer step."""
-    return job.batch.micro_batch * job.batch.accumulation * job.layout.data_parallel
+    return _Place(bench, machine, job, names, savers, rows) if rows else Refusal(machine, indivisible(written.rows_per_step, ranks))
 
 
 def _rows(bench: Workbench, ranks: int) -> list[tuple[int, int]]:
     """Micro-batches with the rows that a rank has: those of the worksheet divided over the ranks; where they cannot be, and the worksheet
-    does not say how many they are over all ranks, as many on each rank as it states for one GPU."""
+    does not say how many they are over all ranks, as many on each rank as it states for one GPU. So many steps of more rows would be
+    another amount of training: not where steps are stated."""
     job = bench.as_written.job
-    rows = _rows_of(job)
-    if rows % ranks and bench.worksheet.stated("batch.global_rows") is None:
+    rows = job.rows_per_step
+    if rows % ranks and bench.worksheet.stated("batch.global_rows") is None and job.data.steps is None:
         rows *= ranks
     return [(size, rows // ranks) for size in row_splits(rows, ranks, job, bench)]
 

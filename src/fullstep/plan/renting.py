@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import inf
 from operator import itemgetter
@@ -28,14 +28,23 @@ _MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Odds:
-    """What a user states instead of what would be assumed."""
+class Wishes:
+    """What a user states of the market: instead of what would be assumed, and to look at a part of it only."""
 
     interrupted_every_hours: float | None = None
     """mean, of one machine"""
     wait_hours: float | None = None
     any_fabric: bool = False
     """several machines are taken without a known network between them, too"""
+    providers: tuple[str, ...] = ()
+    """these alone; empty: all"""
+    region: str = ""
+    """a part of its name"""
+    on_demand_only: bool = False
+
+    def allow(self, offer: Offer) -> bool:
+        """The offer is of the part that is looked at."""
+        return (not self.providers or offer.provider in self.providers) and self.region.lower() in offer.region.lower()
 
 
 class Asked(NamedTuple):
@@ -63,16 +72,16 @@ class _Found(NamedTuple):
 class Renter:
     """Prices jobs on the offers of a market."""
 
-    def __init__(self, market: Market, odds: Odds | None = None) -> None:
+    def __init__(self, market: Market, wishes: Wishes | None = None) -> None:
         """
         Args:
             market: offers, terms and rates
-            odds: what the user states
+            wishes: what the user states
         """
-        self.market = market
-        self.odds = odds or Odds()
+        self.wishes = wishes or Wishes()
+        self.market = market._replace(offers=[_wanted(offer, self.wishes) for offer in market.offers if self.wishes.allow(offer)])
         self._by_machine: dict[tuple[str, int], list[Offer]] = {}
-        for offer in market.offers:
+        for offer in self.market.offers:
             for card in offer.cards:
                 self._by_machine.setdefault((card.key, offer.gpus), []).append(offer)
 
@@ -84,7 +93,7 @@ class Renter:
 
     def has_enough(self, offer: Offer, nodes: int) -> bool:
         """So many of its machines can work together."""
-        joined = nodes == 1 or self.odds.any_fabric or offer.network_gbit_s is not None
+        joined = nodes == 1 or self.wishes.any_fabric or offer.network_gbit_s is not None
         return joined and (offer.machines is None or offer.machines >= nodes)
 
     def lowest_per_hour(self, offers: Iterable[Offer], job: Job, nodes: int) -> Decimal | None:
@@ -157,11 +166,11 @@ class Renter:
 
     def _assumptions(self, job: Job, rental: Rental) -> Iterator[Assumption]:
         """Figures that are not stated, and the rates of currencies that are used."""
-        provider, odds = self.market.provider(rental.offer.provider), self.odds
+        provider, wishes = self.market.provider(rental.offer.provider), self.wishes
         stated: set[What] = set()
-        if odds.interrupted_every_hours or provider.interrupted_every_hours:
+        if wishes.interrupted_every_hours or provider.interrupted_every_hours:
             stated.add("interrupted_every")
-        if odds.wait_hours is not None or provider.wait_hours is not None:
+        if wishes.wait_hours is not None or provider.wait_hours is not None:
             stated.add("wait")
         yield from cost_assumptions(job, rental.interruptible, frozenset(stated))
         price = rental.offer.price(rental.interruptible)
@@ -175,9 +184,9 @@ class Renter:
         What is assumed is of all machines together: traces of 1 to 16 of them lie within it. What is stated is of one; several are taken to
         be interrupted each by itself, but at the low end of cost all at once.
         """
-        provider, nodes, odds = self.market.provider(offer.provider), job.machine.nodes, self.odds
-        stated = odds.interrupted_every_hours or provider.interrupted_every_hours
-        wait = provider.wait_hours if odds.wait_hours is None else odds.wait_hours
+        provider, nodes, wishes = self.market.provider(offer.provider), job.machine.nodes, self.wishes
+        stated = wishes.interrupted_every_hours or provider.interrupted_every_hours
+        wait = provider.wait_hours if wishes.wait_hours is None else wishes.wait_hours
         every = assumed("interrupted_every").bounds[2 - end]
         if stated is not None:
             every = stated * HOUR_SECONDS / (1 if end == 0 else nodes)
@@ -236,6 +245,10 @@ def _cost(low: Priced, likely: Priced, high: Priced, rental: Rental) -> Cost:
         at=rental.name,
         seen_on=rental.offer.captured_on,
     )
+
+
+def _wanted(offer: Offer, wishes: Wishes) -> Offer:
+    return replace(offer, interruptible=None) if wishes.on_demand_only else offer
 
 
 def _at_least(per_hour: Decimal, job: Job, usage: UsageBounds) -> Decimal:

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
+from math import inf
 from typing import Any
 
 from fullstep.ledger import BillLine, Cost
-from fullstep.offers.market import OLD_AFTER_DAYS
+from fullstep.offers.market import is_old
 from fullstep.offers.offer import Offer, Price
 from fullstep.plan.choices import RentOrBuy
 from fullstep.plan.rental import Rental
-from fullstep.quantities import Currency
+from fullstep.quantities import Bounds, Currency
 
 
 def cost_as_dict(cost: Cost) -> dict[str, Any]:
     """The object ``run.cost``; ``high`` is null where it may never end."""
     return {
         "currency": cost.bill.currency,
-        "low": str(cost.low),
-        "likely": str(cost.likely),
+        "low": decimal_text(cost.low),
+        "likely": decimal_text(cost.likely),
         "high": decimal_text(cost.high),
-        "hours": cost.hours.as_dict(),
+        "hours": hours_as_dict(cost.hours),
         "expected_interruptions": cost.interruptions,
-        "interruptions_deviation": str(cost.deviation),
+        "interruptions_deviation": decimal_text(cost.deviation),
         "unknown_lines": len(cost.bill.unknown),
+        "offer": cost.at,
+        "price_seen_on": None if cost.seen_on is None else cost.seen_on.isoformat(),
     }
+
+
+def hours_as_dict(hours: Bounds) -> dict[str, float | None]:
+    """Bounds of which the high end may be none: it may never end."""
+    return {name: None if end == inf else end for name, end in hours.as_dict().items()}
 
 
 def bill_line_as_dict(line: BillLine, currency: Currency) -> dict[str, Any]:
@@ -44,7 +52,6 @@ def bill_line_as_dict(line: BillLine, currency: Currency) -> dict[str, Any]:
 def rental_as_dict(rental: Rental, currency: Currency, today: date) -> dict[str, Any]:
     """The object ``offer`` of an option."""
     price = rental.offer.price(rental.interruptible)
-    days = (today - rental.offer.captured_on).days
     return {
         **offer_as_dict(rental.offer),
         "machines": rental.machines,
@@ -52,10 +59,10 @@ def rental_as_dict(rental: Rental, currency: Currency, today: date) -> dict[str,
         "price": None if price is None else price_as_dict(price),
         "per_hour": {"amount": decimal_text(rental.per_hour), "currency": currency},
         "per_million_tokens": decimal_text(rental.per_million_tokens),
-        "old": days > OLD_AFTER_DAYS and not rental.offer.is_own,
-        "days_old": days,
+        "old": is_old(rental.offer, today),
+        "days_old": (today - rental.offer.captured_on).days,
         "dearer_places": rental.elsewhere,
-        "run_hours": None if rental.run_hours is None else rental.run_hours.as_dict(),
+        "run_hours": None if rental.run_hours is None else hours_as_dict(rental.run_hours),
         "chance_in_time": rental.in_time,
         "chance_in_budget": rental.in_budget,
         "cost": None if rental.cost is None else cost_as_dict(rental.cost),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
+from math import inf
 
+from fullstep.job import Settings
 from fullstep.ledger import Bill, BillLine, Cost
-from fullstep.offers.market import OLD_AFTER_DAYS
+from fullstep.offers.market import OLD_AFTER_DAYS, is_old
 from fullstep.offers.offer import PRICE_KIND_WORDS
 from fullstep.plan.layouts import layout_name, machine_words
 from fullstep.plan.rejections import Rejection
@@ -21,38 +23,57 @@ from fullstep.report.wording import VERDICTS, gib
 
 _SHOWN = 10
 _CHEAPER_SHOWN = 5
-_NEAR_ZERO = Decimal("0.005")
+_NEAR_ZERO = Decimal("0.00005")
+_RATE = "cost.usd_for_one_"
 
 
-def cost_lines(rentals: Sequence[Rental], currency: Currency, paper: Paper, today: date) -> list[str]:
-    """What the run costs on each of its rentals, and the bill of the first."""
+def cost_lines(rentals: Sequence[Rental], job: Settings, paper: Paper, today: date) -> list[str]:
+    """What the run costs on each of its rentals, the bill of the first, and the rates of currencies that were used."""
     lines: list[str] = []
     for number, rental in enumerate(rentals):
-        lines += paper.entry("" if number else "Cost", rental_words(rental, currency, today))
+        lines += paper.entry("" if number else "Cost", rental_words(rental, job, today))
     cost = rentals[0].cost if rentals else None
-    return lines if cost is None else lines + bill_lines(cost.bill, paper)
+    if cost is None:
+        return lines
+    rates = [each for each in rentals[0].assumptions if each.key.startswith(_RATE)]
+    told = [f"1 {each.key.removeprefix(_RATE).upper()} = {each.value} USD {each.why}" for each in rates]
+    return [*lines, *bill_lines(cost.bill, paper), *(line for words in told for line in paper.entry("Rate", words))]
 
 
-def rental_words(rental: Rental, currency: Currency, today: date) -> str:
+def rental_words(rental: Rental, job: Settings, today: date) -> str:
     """One rental in a sentence: cost with its bounds, where, by which price, and what to expect."""
+    currency, runs = job.goal.currency, job.goal.runs
     price = rental.offer.price(rental.interruptible)
     kind = "" if price is None else f", {PRICE_KIND_WORDS[price.kind]}"
     seen = "" if rental.offer.is_own else f" of {rental.offer.captured_on}{old_mark(rental, today)}"
     rent = f"{money(rental.per_hour, currency)} an hour{kind}{seen}"
     if rental.cost is None:
         each = rental.per_million_tokens
-        return f"{rental.name}: {rent}" + ("" if each is None else f" · {money(each, currency)} per million tokens of training")
-    return f"{cost_words(rental.cost, currency)} at {rental.name}: {rent}{_expected_words(rental)}{_chance_words(rental)}"
+        token = "" if each is None else f" · {money(each, currency)} per million tokens of training"
+        return f"{rental.name}{form_words(rental)}: {rent}{token}{_network_words(rental, job)}"
+    many = f" for {runs} runs" if runs > 1 else ""
+    where = f"{cost_words(rental.cost, currency)}{many} at {rental.name}{form_words(rental)}"
+    return f"{where}: {rent}{_expected_words(rental, runs)}{_chance_words(rental)}"
+
+
+def form_words(rental: Rental) -> str:
+    """The forms of card that an offer may mean, where it does not say."""
+    cards = rental.offer.cards
+    return f" (form not said: {' or '.join(card.key for card in cards)})" if len(cards) > 1 else ""
+
+
+def _network_words(rental: Rental, job: Settings) -> str:
+    """The network that the offer states, where the worksheet lacks it and therefore no step is timed."""
+    rate, machine = rental.offer.network_gbit_s, job.machine
+    if machine.nodes == 1 or machine.network_gbit_s is not None or rate is None:
+        return ""
+    rdma = {True: ", machine.rdma = true", False: ", machine.rdma = false", None: ""}[rental.offer.rdma]
+    return f" · for its bill state its network: machine.network_gbit_s = {rate:g}{rdma}"
 
 
 def old_mark(rental: Rental, today: date) -> str:
     """How old the price is, where it is too old to trust unmarked."""
-    days = (today - rental.offer.captured_on).days
-    return f", {days} days old" if days > OLD_AFTER_DAYS and not rental.offer.is_own else ""
-
-
-def _old_sign(rental: Rental, today: date) -> str:
-    return " †" if old_mark(rental, today) else ""
+    return f", {(today - rental.offer.captured_on).days} days old" if is_old(rental.offer, today) else ""
 
 
 def cost_words(cost: Cost, currency: Currency) -> str:
@@ -68,10 +89,11 @@ def cost_words(cost: Cost, currency: Currency) -> str:
     return f"{money(cost.likely, currency)}{plus}{span}"
 
 
-def _expected_words(rental: Rental) -> str:
+def _expected_words(rental: Rental, runs: int) -> str:
     if rental.cost is None or rental.run_hours is None:
         return ""
     words = f" · {_hours(rental.run_hours)} from order to result"
+    words += f" of a run, {_hours(rental.cost.hours)} for all with their pauses" if runs > 1 else ""
     if rental.interruptible:
         spread = money(rental.cost.deviation, rental.cost.bill.currency)
         words += f" · {rental.cost.interruptions:,.1f} interruptions expected (standard deviation {spread})"
@@ -87,11 +109,14 @@ def bill_lines(bill: Bill, paper: Paper) -> list[str]:
     """The bill as a table; what is not known says so and gives its unit price where there is one."""
     lines = []
     for line in bill.lines:
-        if line.amount is not None and abs(line.amount) < _NEAR_ZERO and not line.note:
+        if line.amount is not None and line.quantity is not None and line.quantity < _NEAR_ZERO and not line.note:
             continue
         left = f"    {line.what:<27}{_quantity(line):>11} {line.unit:<10}"
         left += f"{_unit_price(line, bill.currency):>12}{_amount(line, bill.currency):>12}"
-        lines.append(left + (f"  {line.note}" if line.note and len(left) + len(line.note) + 2 <= paper.width else ""))
+        fits = len(left) + len(line.note) + 2 <= paper.width
+        lines.append(left + (f"  {line.note}" if line.note and fits else ""))
+        if line.note and not fits:
+            lines += [f"      {piece}" for piece in paper.wrapped(line.note, paper.width - 6)]
     total = money(bill.total, bill.currency)
     return [*lines, f"    {'total':<61}{total:>12}{'+' if bill.unknown else ''}"]
 
@@ -110,17 +135,17 @@ def _amount(line: BillLine, currency: Currency) -> str:
 
 def market_lines(plan: Plan, paper: Paper, today: date) -> list[str]:
     """The answers by what one chooses for, the cheapest of the others, and how old the prices are."""
-    named = {id(choice.trial) for choice in plan.choices}
+    named, rows = {id(choice.trial) for choice in plan.choices}, plan.as_written.job.rows_per_step
     lines: list[str] = []
     for number, choice in enumerate(plan.choices):
         label = ", ".join(choice.labels)
         chances = "" if choice.trial.rental is None else _chance_words(choice.trial.rental)
-        lines += paper.entry("" if number else "Choose", f"{label}: {option_on_offer(choice.trial, today)}{chances}")
+        lines += paper.entry("" if number else "Choose", f"{label}: {option_on_offer(choice.trial, today, rows)}{chances}")
     others = [trial for trial in plan.options if id(trial) not in named]
     front = {id(trial) for trial in plan.not_beaten}
     for number, trial in enumerate(others[:_SHOWN]):
         mark = " *" if id(trial) in front else ""
-        lines += paper.entry("" if number else "Also", option_on_offer(trial, today) + mark)
+        lines += paper.entry("" if number else "Also", option_on_offer(trial, today, rows) + mark)
     if len(others) > _SHOWN:
         lines += paper.entry("", f"and {len(others) - _SHOWN} more (--json lists all)")
     if others:
@@ -129,31 +154,32 @@ def market_lines(plan: Plan, paper: Paper, today: date) -> list[str]:
     return lines + _cheaper_lines(plan, paper) + _buy_lines(plan, paper) + _age_lines(plan.options, paper, today)
 
 
-def option_on_offer(trial: Trial, today: date) -> str:
-    """One option in a line: cost, time, machine, layout, seller."""
+def option_on_offer(trial: Trial, today: date, rows: int) -> str:
+    """One option in a line: cost, time, machine, layout, seller; ``rows``: of an optimizer step as the worksheet has it."""
     rental, job = trial.rental, trial.job
     if rental is None:
         return machine_words(job)
     currency, each = job.goal.currency, rental.per_million_tokens
     more = f" and {rental.elsewhere} dearer places" if rental.elsewhere > 1 else ""
-    where = f"{_machine_and_layout(trial, rental)} · {rental.name}{more}{_old_sign(rental, today)}"
+    where = f"{_machine_and_layout(trial, rental, rows)} · {rental.name}{more}{' †' if is_old(rental.offer, today) else ''}"
     if rental.cost is not None and rental.run_hours is not None:
         return f"{cost_words(rental.cost, currency)}, {_hours(rental.run_hours)} · {where}"
     token = "" if each is None else f"{money(each, currency)} per million tokens, "
     return f"{token}{money(rental.per_hour, currency)} an hour · {where}"
 
 
-def _machine_and_layout(trial: Trial, rental: Rental) -> str:
+def _machine_and_layout(trial: Trial, rental: Rental, rows: int) -> str:
     """``2 nodes of 8 x H100-SXM joined by 3,200 Gbit/s, FSDP2, full recomputation``, and what is not sure or slow about it."""
-    job, cards = trial.job, rental.offer.cards
+    job = trial.job
     words = [machine_words(job)]
-    if len(cards) > 1:
-        words[0] += f" (form not said: {' or '.join(card.key for card in cards)})"
+    words[0] += form_words(rental)
     if job.machine.nodes > 1 and job.machine.network_gbit_s is not None:
         words[0] += f" joined by {job.machine.network_gbit_s:,.0f} Gbit/s"
     words += [] if trial.fits else [VERDICTS[trial.verdict]]
     words += [] if job.layout.strategy == "single" else [layout_name(job.layout)]
     words += [level_words(job)] if level_words(job) else []
+    made = job.rows_per_step  # where the GPUs cannot share those of the worksheet: fewer, larger steps
+    words += [] if made == rows else [f"{made} rows per optimizer step instead of {rows}"]
     slow = job.machine.card is not None and not job.machine.card.has_flash_attention and job.step.attention != "flash"
     return ", ".join([*words, *(["no flash attention on this card"] if slow else [])])
 
@@ -161,11 +187,13 @@ def _machine_and_layout(trial: Trial, rental: Rental) -> str:
 def _hours(hours: Bounds) -> str:
     """Low to high.
 
-    >>> _hours(Bounds(1.04, 2, 3)), _hours(Bounds.exact(120))
-    ('1.0-3.0 h', '120 h')
+    >>> _hours(Bounds(1.04, 2, 3)), _hours(Bounds.exact(120)), _hours(Bounds(0.25, 0.3, inf))
+    ('1.0-3.0 h', '120 h', '0.25 h to no end')
     """
-    digits = 1 if hours.likely < 100 else 0
+    digits = 2 if hours.likely < 1 else 1 if hours.likely < 100 else 0
     low, high = f"{hours.low:,.{digits}f}", f"{hours.high:,.{digits}f}"
+    if hours.high == inf:
+        return f"{low} h to no end"
     return f"{low} h" if low == high else f"{low}-{high} h"
 
 

@@ -24,8 +24,8 @@ def plan_as_dict(plan: Plan, today: date | None = None) -> dict[str, Any]:
         "schema": SCHEMA,
         "fullstep": __version__,
         "verdict": plan.verdict._asdict(),
-        "options": [_option(trial, day) for trial in plan.options],
-        "closest": _option(plan.shown, day) if plan.aside.trials and not plan.options else None,
+        "options": [_option(trial, day, plan.as_written.job.rows_per_step) for trial in plan.options],
+        "closest": _option(plan.shown, day, plan.as_written.job.rows_per_step) if plan.aside.trials and not plan.options else None,
         **_market(plan),
         "scaling": [scaling_row_as_dict(row) for row in plan.scaling],
         "rejected": [_rejection(out) for out in plan.rejected],
@@ -59,18 +59,22 @@ def largest_as_dict(found: Largest) -> dict[str, Any]:
         "value": found.value,
         "next_value": found.next_value,
         "note": found.note,
-        "option": None if found.trial is None else _option(found.trial, None),
+        "option": None if found.trial is None else _option(found.trial),
         "remedies": [_remedy(remedy) for remedy in found.remedies],
     }
 
 
-def _option(trial: Trial, today: date | None) -> dict[str, Any]:
-    """An answer with its worksheet, and where it is for rent ``offer``, the first of ``offers``."""
+def _option(trial: Trial, today: date | None = None, rows: int | None = None) -> dict[str, Any]:
+    """An answer with its worksheet, and where it is for rent ``offer``, the first of ``offers``.
+
+    ``rows``: of an optimizer step as the worksheet has it; an option with others is another training.
+    """
     option = {**answer_as_dict(trial.answer), "worksheet": trial.worksheet.as_dict(), "changes": dict(trial.changes)}
     if today is None:
         return option
     rentals = [rental_as_dict(rental, trial.job.goal.currency, today) for rental in trial.rentals]
-    return {**option, "offer": rentals[0] if rentals else None, "offers": rentals}
+    changes_training = rows is not None and trial.job.rows_per_step != rows
+    return {**option, "changes_training": changes_training, "offer": rentals[0] if rentals else None, "offers": rentals}
 
 
 def _rejection(out: Rejection) -> dict[str, Any]:
@@ -78,7 +82,7 @@ def _rejection(out: Rejection) -> dict[str, Any]:
         "what": out.what,
         "limit": out.limit,
         "needed": _amount(out.needed, out.unit),
-        "available": out.available,
+        "available": _amount(out.available, out.unit),
         "unit": out.unit,
         "remedy": None if out.remedy is None else dict(out.remedy),
         "changes_training": out.changes_training,

@@ -44,7 +44,7 @@ def plan_text(plan: Plan, paper: Paper, today: date | None = None) -> str:
     lines += ["", *instants_lines(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)
     lines += timing_lines(best.job, best.answer, paper)
-    lines += cost_lines(best.rentals, best.job.goal.currency, paper, day)
+    lines += cost_lines(best.rentals, best.job, paper, day)
     lines += scaling_lines(plan.scaling, paper)
     lines += market_lines(plan, paper, day) if plan.is_market else option_lines(plan.options, paper)
     lines += remedy_lines(plan.remedies, paper)
@@ -127,11 +127,10 @@ def rejection_words(group: Sequence[Rejection]) -> str:
         return _late_words(group)
     if out.limit == "support" and len(group) > 1:
         return f"{', '.join(each.what for each in group)}: {out.detail}"
-    if out.limit in ("network", "budget", "availability") or out.needed is None or out.available is None:
+    if out.limit in ("network", "availability") or out.needed is None or out.available is None:
         return f"{out.what}: {out.detail}{_remedy_words(out, 'would be faster')}"
     what = "host memory " if out.limit == "host_memory" else ""
-    count = sum(each.candidates for each in group)
-    there = f"{gib(out.available)} there" + (f", {count} candidates" if count > 1 else "") + _remedy_words(out)
+    there = f"{gib(out.available)} there{_counted(group)}{_remedy_words(out)}"
     if len(group) == 1:
         return f"{out.what}: at least {gib(out.needed)} GiB {what}needed {out.detail}, {there}"
     levels = [f"{gib(each.needed or 0)} with {each.level}".replace("with no recomputation", "without") for each in group]
@@ -147,10 +146,15 @@ def _late_words(group: Sequence[Rejection]) -> str:
     first, is_time = known[0], group[0].limit == "time"
     shown = [f"{out.what} {_limited(out.needed or 0.0, out)}" for out in known[:_LATE_SHOWN]]
     told = [*shown, f"{len(group) - len(shown)} more"] if len(group) > len(shown) else shown
-    count = sum(out.candidates for out in group)
-    there = f"{_limited(first.available or 0.0, first)} there" + (f", {count} candidates" if count > 1 else "")
+    there = f"{_limited(first.available or 0.0, first)} there{_counted(group)}"
     would = _remedy_words(first, "would end in time") if is_time else ""
     return f"{'too late' if is_time else 'over the budget'}: {', '.join(told)}; {there}{would}"
+
+
+def _counted(group: Sequence[Rejection]) -> str:
+    """How many are out for one reason: candidates of a machine's search, offers of the market's."""
+    count = sum(out.candidates for out in group)
+    return f", {count} {'offers' if group[0].offers else 'candidates'}" if count > 1 else ""
 
 
 def _limited(amount: float, out: Rejection) -> str:

@@ -53,7 +53,7 @@ def answer_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[
     if rentals:
         from fullstep.report.cost_text import cost_lines  # noqa: PLC0415 (only what has a price pays for it)
 
-        lines += cost_lines(rentals, job.goal.currency, paper, datetime.now(tz=UTC).date())
+        lines += cost_lines(rentals, job, paper, datetime.now(tz=UTC).date())
     lines += remedy_lines(remedies, paper)
     lines += closing_lines(answer, paper)
     return paper.finish(lines)
