@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from fullstep.offers.catalogue import bundled_offers
-from fullstep.offers.market import OLD_AFTER_DAYS, is_old, market
+from fullstep.offers.market import OLD_AFTER_DAYS, changed, is_old, market
 from fullstep.offers.offer import Offer, Price
 from fullstep.offers.saved import save_offers, saved_folder
 
@@ -40,6 +40,29 @@ def test_own_machines_come_first_and_take_the_place_of_what_was_fetched() -> Non
     )
     assert [offer.on_demand.kind for offer in market().offers if offer.provider == "aws" and offer.on_demand] == ["negotiated"]
     assert market().offers[0].provider == "aws"
+
+
+def test_an_agreed_price_keeps_what_is_known_of_the_machine() -> None:
+    Path("machines.toml").write_text(
+        '[[machine]]\nprovider = "aws"\nregion = "us-east-1"\nname = "p5.48xlarge"\ngpu = "H100-SXM"\ngpus = 8\nprice_per_hour = "40"\n'
+        "vcpus = 100\n"
+    )
+    mine = market().offers[0]
+    assert (mine.vcpus, mine.host_memory_gib, mine.network_gbit_s, mine.rdma) == (100, P5.host_memory_gib, 3200, True)
+    assert mine.interruptible is None and mine.on_demand is not None and mine.on_demand.per_hour == 40
+
+
+def test_another_number_of_cards_is_another_machine() -> None:
+    Path("machines.toml").write_text(
+        '[[machine]]\nprovider = "aws"\nregion = "us-east-1"\nname = "p5.48xlarge"\ngpu = "H100-SXM"\ngpus = 4\nprice_per_hour = "40"\n'
+    )
+    assert sum(offer.instance == "p5.48xlarge" for offer in market().offers) == 2
+
+
+def test_a_changed_file_is_read_again() -> None:
+    before = changed()
+    Path("machines.toml").write_text('[rates]\nEUR = "1.2"\n')
+    assert changed() != before
 
 
 def test_providers_without_a_price() -> None:

@@ -15,6 +15,8 @@ from fullstep.plan.search import Plan, plan
 from fullstep.plan.trial import Size, Trial
 
 from .by_hand import answer_of
+from .clock_by_hand import clock_by_hand
+from .market_by_hand import offer, renter
 
 Say = Callable[[Trial], float | str]
 """what a trace finds, in GiB; or why there is none"""
@@ -95,3 +97,27 @@ def test_nothing_is_left(sheet: Callable[..., Worksheet], size: Size) -> None:
     alone = found._replace(options=found.options[:1])
     got = confirmed(alone, Witness(lambda _: 100))
     assert got.options == [] and got.verdict.answer == "nothing_fits"
+
+
+def test_a_market_that_is_traced_stays_a_market(sheet: Callable[..., Worksheet], size: Size) -> None:
+    """Two sellers of one machine share its trace; seller, price, choices and the front stay with the options that are left."""
+    offers = (
+        offer("H100-SXM", 8, "16", "6"), offer("H100-SXM", 8, "17", provider="other"), offer("H200-SXM", 8, "30"), offer("B200", 8, "60"),
+        offer("A100-SXM4-80GB", 8, "70"),
+    )  # fmt: skip
+    wanted = sheet(machine={"gpu": None, "gpus": None}, batch={"global_rows": 32}, data={"steps": 3600})
+    before = plan(wanted, size, clock_by_hand(), renter(*offers))
+    assert len(before.options) == 6
+    witness = Witness(lambda trial: 100 if trial.job.machine.card is not None and trial.job.machine.card.key == "H100-SXM" else 30)
+    got = confirmed(before, witness)
+    cards = [trial.job.machine.card.key for trial in witness.asked if trial.job.machine.card is not None]
+    assert cards == ["H100-SXM", "H200-SXM", "B200", "A100-SXM4-80GB"]
+    assert [trial.rental.name for trial in got.options if trial.rental is not None] == [
+        "fair 8xH200-SXM", "fair 8xB200", "fair 8xA100-SXM4-80GB",
+    ]  # fmt: skip
+    assert "at fair 8xH200-SXM ($" in got.verdict.sentence
+    places = {id(trial) for trial in got.options}
+    assert got.choices and all(id(choice.trial) in places for choice in got.choices)
+    assert got.not_beaten and all(id(trial) in places for trial in got.not_beaten)
+    best = got.options[0].answer.timing
+    assert got.options[0].rental is not None and (best is None or best.run is None or best.run.cost == got.options[0].rental.cost)

@@ -136,6 +136,8 @@ def test_more_machines_than_there_are(sheet: Sheet) -> None:
 
 def test_a_deadline_counts_from_the_order(sheet: Sheet) -> None:
     """100 h of training and 10 minutes of set-up are more than 100.1 h; interruptible machines end later still."""
+    near = planned(sheet, offer("H100-SXM", 8, "16"), goal={"finish_within_hours": 100.1}).options[0]
+    assert near.ending is not None and near.ending.state == "perhaps"
     late = planned(sheet, offer("H100-SXM", 8, "16", "6"), goal={"finish_within_hours": 80})
     assert not late.options and late.verdict.answer == "nothing_fits"
     assert "Nothing ends in time" in late.verdict.sentence
@@ -249,3 +251,71 @@ def test_the_order_is_by_cost_and_the_front_is_not_beaten(machines: list[tuple[i
 def _beats(one: Any, other: Any) -> bool:
     mine, its = ((each.rental.cost.likely, each.rental.run_hours.likely, each.rental.cost.interruptions) for each in (one, other))
     return mine != its and all(left <= right for left, right in zip(mine, its, strict=True))
+
+
+def test_a_limit_leaves_out_what_cannot_be_judged(sheet: Sheet) -> None:
+    """By the real formulas: nobody published the speed of an RTX PRO 4500."""
+    wanted = worksheet_from_mapping({
+        "model": {"name": "meta-llama/Llama-3.2-1B"}, "method": {"kind": "lora"}, "batch": {"sequence_tokens": 4096, "global_rows": 8},
+        "data": {"tokens": 1e8}, "goal": {"budget": "0.01"},
+    })  # fmt: skip
+    unknown, dear = offer("RTXPRO4500", 1, "0.01"), offer("H100-SXM", 1, "2")
+    found = plan(wanted, size, with_timing, renter(unknown, dear))
+    assert not found.options and found.verdict.answer == "nothing_fits"
+    assert any(out.limit == "budget" and "16-bit rate" in out.detail for out in found.rejected)
+    alone = plan(wanted, size, with_timing, renter(unknown))
+    assert alone.verdict.answer == "undecided" and "budget" in alone.verdict.sentence
+
+
+def test_a_named_machine_over_the_budget(sheet: Sheet) -> None:
+    named = sheet(batch={"global_rows": 32}, data={"steps": 3600}, goal={"budget": "1000"})
+    found = plan(named, by_hand(30), clock_by_hand(), renter(offer("H100-SXM", 8, "16")))
+    assert found.verdict.answer == "nothing_fits" and "Nothing stays within the budget of $1,000" in found.verdict.sentence
+    near = sheet(batch={"global_rows": 32}, data={"steps": 3600}, goal={"budget": "1550"})
+    tight = plan(near, by_hand(30), clock_by_hand(), renter(offer("H100-SXM", 8, "16")))
+    assert "is more than the budget of $1,550" in tight.verdict.sentence
+
+
+def test_a_part_of_the_market(sheet: Sheet) -> None:
+    offers = (offer("H100-SXM", 8, "16", "6"), offer("H100-SXM", 8, "20", provider="other", region="eu-west1"))
+    assert names(planned(sheet, *offers, wishes=Wishes(providers=("other",)))) == ["other eu-west1 8xH100-SXM"]
+    assert names(planned(sheet, *offers, wishes=Wishes(region="EU"))) == ["other eu-west1 8xH100-SXM"]
+    assert all("interruptible" not in name for name in names(planned(sheet, *offers, wishes=Wishes(on_demand_only=True))))
+
+
+def test_every_seller_is_an_option(sheet: Sheet) -> None:
+    offers = (offer("H100-SXM", 8, "16"), offer("H100-SXM", 8, "20", provider="other"), offer("H100-SXM", 8, "18", region="far"))
+    found = planned(sheet, *offers)
+    assert names(found) == ["fair 8xH100-SXM", "other 8xH100-SXM"]
+    assert found.options[0].rental is not None and found.options[0].rental.elsewhere == 1
+
+
+def test_a_rejection_counts_the_offers_that_are_out(sheet: Sheet) -> None:
+    """Interruptible it is within the budget, on demand it is not."""
+    found = planned(sheet, offer("H100-SXM", 8, "16", "6"), goal={"budget": "900"})
+    assert names(found) == ["fair 8xH100-SXM, interruptible"]
+    (out,) = (out for out in found.rejected if out.limit == "budget")
+    assert out.what == "8 x H100-SXM" and out.candidates == 1
+
+
+def test_several_machines_with_a_stated_mean(sheet: Sheet) -> None:
+    """Each of two is taken every 12 h: all at once at the low end of cost, every 6 h otherwise."""
+    joined = offer("H100-SXM", 8, None, "6", network_gbit_s=1000.0)
+    market = renter(joined, wishes=Wishes(interrupted_every_hours=12, wait_hours=0))
+    job = complete(sheet(machine={"nodes": 2}))
+    assert [market.rent(job, joined, True, end).interrupted_every_seconds for end in range(3)] == [12 * 3600, 6 * 3600, 6 * 3600]
+
+
+def test_chances_of_several_runs_are_those_of_their_sum(sheet: Sheet) -> None:
+    """The sum of ten runs spreads less than one of them; what is not sure of a step is the same for all."""
+    chances = []
+    for runs in (1, 10):
+        free = planned(sheet, offer("H100-SXM", 8, None, "6"), goal={"runs": runs}, wishes=Wishes(interrupted_every_hours=6))
+        cost = free.options[0].cost
+        assert cost is not None
+        budget = str(round(cost.likely * Decimal("1.03"), 2))
+        goal = {"runs": runs, "budget": budget}
+        best = planned(sheet, offer("H100-SXM", 8, None, "6"), goal=goal, wishes=Wishes(interrupted_every_hours=6)).options[0].rental
+        assert best is not None and best.in_budget is not None
+        chances.append(best.in_budget)
+    assert 0.5 < chances[0] < 1 and chances[1] >= chances[0] - 0.02

@@ -159,3 +159,22 @@ def test_a_worksheet_with_a_machine_shows_its_cost() -> None:
     text = words(text_of(found))
     assert "Cost" in text and "own 8xH100-SXM" in text and "fair 8xH100-SXM, interruptible" in text
     assert plan_as_dict(found, TODAY)["options"][0]["offer"]["provider"] == "own"
+
+
+def test_the_json_of_what_may_never_end() -> None:
+    """A save every 20 hours on machines that go every 1.5 hours at worst: the high end is null, and the document is JSON."""
+    found = found_with(checkpoint={"lose_at_most_minutes": 1200})
+    document = plan_as_dict(found, TODAY)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    endless = [option["offer"] for option in document["options"] if option["offer"]["cost"]["high"] is None]
+    assert all(offer["run_hours"]["high"] is None and offer["cost"]["hours"]["high"] is None for offer in endless)
+    if endless:
+        assert "to no end" in text_of(found)
+
+
+def test_more_rows_than_stated_are_another_training() -> None:
+    """One row on eight GPUs: eight rows an optimizer step, which the option says."""
+    found = found_with(batch={"sequence_tokens": 4096}, data={"tokens": 1e7})
+    rows = {option["worksheet"]["machine"].get("gpus", 1): option["changes_training"] for option in plan_as_dict(found, TODAY)["options"]}
+    assert rows[8] is True and rows[1] is False
+    assert "8 rows per optimizer step instead of 1" in words(text_of(found))

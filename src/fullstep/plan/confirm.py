@@ -8,6 +8,7 @@ from fullstep.ledger import Answer, Caution
 from fullstep.plan.overall import overall, with_budget
 from fullstep.plan.ranking import cheapest_first, ordered
 from fullstep.plan.rejections import rejection_of
+from fullstep.plan.rental import with_cost
 from fullstep.plan.search import Plan, option_words, with_choices
 from fullstep.plan.trial import Trial
 
@@ -19,6 +20,7 @@ SHOWN = 3
 MOST = 2 * SHOWN
 """options that are traced at most, where others move up"""
 UNTRACED = "F200"
+_OF_THE_SELLER = ("machine.host_memory_gib", "machine.cpu_cores")
 
 
 def confirmed(plan: Plan, witness: Witness) -> Plan:
@@ -29,15 +31,14 @@ def confirmed(plan: Plan, witness: Witness) -> Plan:
         witness: traces
     """
     options, out = list(plan.options), []
-    named = plan.as_written.job.machine.usable_bytes is not None
     asked = 0
-    while new := [place for place, trial in enumerate(options[:SHOWN]) if not _asked(trial)][: MOST - asked]:
+    while new := _unasked(options)[: MOST - asked]:
         asked += len(new)
-        for place, answer in zip(new, witness([options[place] for place in new]), strict=True):
-            options[place] = options[place]._replace(answer=answer)
+        answers = dict(zip(map(_step_of, new), witness(new), strict=True))
+        options = [_answered(trial, answers.get(_step_of(trial))) for trial in options]
         out += [trial for trial in options if trial.verdict == "does_not_fit"]
         left = [trial for trial in options if trial.verdict != "does_not_fit"]
-        options = ordered(left) if named else cheapest_first(left)
+        options = cheapest_first(left) if plan.is_market else ordered(left)
     as_written = next((trial for trial in (*options, *out) if not trial.changes), plan.as_written)
     verdict = overall(as_written, options, plan.remedies, plan.aside)
     if options:
@@ -49,6 +50,24 @@ def confirmed(plan: Plan, witness: Witness) -> Plan:
         rejected=[*(rejection_of(f"{option_words(trial)}, traced", trial, options) for trial in out), *plan.rejected],
     )
     return with_choices(made) if plan.is_market else made
+
+
+def _unasked(options: Sequence[Trial]) -> list[Trial]:
+    """The first options that differ by their step, without those that were asked: sellers of one machine share its step."""
+    first = list({_step_of(trial): trial for trial in reversed(options)}.values())[::-1][:SHOWN]
+    return [trial for trial in first if not _asked(trial)]
+
+
+def _step_of(trial: Trial) -> tuple[tuple[str, object], ...]:
+    """What a trace depends on of an option: all its changes but those that a seller brings."""
+    return tuple(sorted((key, value) for key, value in trial.changes.items() if key not in _OF_THE_SELLER))
+
+
+def _answered(trial: Trial, answer: Answer | None) -> Trial:
+    """The option with another answer, and what it costs there."""
+    if answer is None:
+        return trial
+    return trial._replace(answer=answer if trial.rental is None else with_cost(answer, trial.rental))
 
 
 def untraced(answer: Answer, why: str) -> tuple[Caution, ...]:
