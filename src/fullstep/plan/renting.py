@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fullstep.cost.bill import Priced, priced, saving_of, taking_of
 from fullstep.cost.periods import HOUR_SECONDS
 from fullstep.cost.rent import Rent
+from fullstep.cost.usage import Usage
 from fullstep.evidence import Assumption
 from fullstep.job import Job
 from fullstep.ledger import Answer, Cost, Run
@@ -210,21 +211,22 @@ class Renter:
 
         rent = self.rent(job, rental.offer, rental.interruptible)
         taking = taking_of(usage.likely, rent) if rental.interruptible else None
-        saving, work = saving_of(usage.likely), Bounds(*(one.work_seconds for one in usage))
+        saving, runs = saving_of(usage.likely), usage.likely.runs
         in_time = in_budget = None
-        if goal.finish_within_hours is not None:
-            in_time = chance_within(goal.finish_within_hours * HOUR_SECONDS - usage.likely.setup_seconds, work, saving, taking)
+        if goal.finish_within_hours is not None:  # set-up counts as work: it is no surer
+            once = Bounds(*(one.setup_seconds + one.work_seconds for one in usage))
+            in_time = chance_within(goal.finish_within_hours * HOUR_SECONDS, once, saving, taking)
         if goal.budget is not None:
-            seconds = _seconds_that_it_buys(Decimal(goal.budget), likely, rent, usage.likely.runs)
-            all_runs = Bounds(*(usage.likely.runs * end for end in work))
+            all_runs = Bounds(*(one.setup_seconds + runs * one.work_seconds for one in usage))
+            seconds = _seconds_that_it_buys(Decimal(goal.budget), likely, rent, usage.likely)
             in_budget = chance_within(seconds, all_runs, saving, taking, clock="billed")
         return rental._replace(in_time=in_time, in_budget=in_budget)
 
 
-def _seconds_that_it_buys(budget: Decimal, likely: Priced, rent: Rent, runs: int) -> float:
-    """Of all runs, billed on each machine, when all that is not their work is paid [s]; unknown lines cost nothing."""
+def _seconds_that_it_buys(budget: Decimal, likely: Priced, rent: Rent, usage: Usage) -> float:
+    """Of set-up and all runs, billed on each machine, when all else is paid [s]; unknown lines cost nothing."""
     each_second = rent.per_hour * rent.machines / Decimal(HOUR_SECONDS)
-    rest = likely.bill.total - each_second * Decimal(repr(runs * likely.worked_seconds))
+    rest = likely.bill.total - each_second * Decimal(repr(usage.setup_seconds + usage.runs * likely.worked_seconds))
     if each_second == 0:
         return inf if budget >= rest else 0.0
     return float((budget - rest) / each_second)
