@@ -28,10 +28,11 @@ def run(arguments: argparse.Namespace) -> int:
     with progress("searching layouts") as say:
         found = plan(worksheet, trace=arguments.trace, progress=say, renter=renter)
     if arguments.json:
-        from fullstep.report.json import dump  # noqa: PLC0415
+        from fullstep.report.json import dump, dump_rows  # noqa: PLC0415
         from fullstep.report.plan_json import plan_as_dict  # noqa: PLC0415
 
-        sys.stdout.write(dump(plan_as_dict(found)) + "\n")
+        document = plan_as_dict(found)  # the options of a market are hundreds
+        sys.stdout.write((dump_rows(document, "options") if found.is_market else dump(document)) + "\n")
     else:
         from fullstep.report.paper import Paper  # noqa: PLC0415
         from fullstep.report.plan_text import plan_text  # noqa: PLC0415

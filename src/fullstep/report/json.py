@@ -90,6 +90,20 @@ def dump_line(value: dict[str, Any]) -> str:
     return _lean(value)
 
 
+def dump_rows(value: dict[str, Any], rows: str) -> str:
+    """One object whose list ``rows`` is long: each entry of it on a line of its own, without a line end.
+
+    >>> print(dump_rows({"schema": 1, "options": [{"a": 1}, {"a": 2}], "missing": []}, "options"))
+    {"schema":1,"missing":[],"options":[
+    {"a":1},
+    {"a":2}
+    ]}
+    """
+    others = _lean({key: each for key, each in value.items() if key != rows})
+    entries = ",\n".join(map(_lean, value[rows]))
+    return f'{others[:-1]},"{rows}":[\n{entries}\n]}}'
+
+
 def dump(value: dict[str, Any]) -> str:
     """One object for people and programs, indented, without a line end."""
     return _readable(value)
