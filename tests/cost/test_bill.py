@@ -199,6 +199,8 @@ def test_interruptions_by_their_expected_time() -> None:
     assert found.run_seconds / HOUR == pytest.approx(23.752 + 2.969 + 1 / 6, abs=2e-3)
     assert float(amount(found, "interruptions")) == pytest.approx(10 * (23.752 - 20 - 39 / 30), abs=1e-2)
     assert line(found, "waiting for machines").amount == 0
+    # Daly: sqrt(2 * 2 min * 240 min) (1 + x/3 + x**2/9) - 2 min with x = sqrt(2 / 480): 29.7 min
+    assert "5.9 expected" in line(found, "interruptions").note and "a save every 30 min loses least" in line(found, "interruptions").note
 
 
 def test_a_notice_counts_where_a_whole_save_fits() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from fullstep.api import plan
 from fullstep.job import Worksheet, worksheet_from_mapping
-from fullstep.plan.deadline import HOUR_SECONDS
 from fullstep.plan.search import Plan
+from fullstep.quantities import HOUR_SECONDS
 from fullstep.report.paper import Paper
 from fullstep.report.plan_json import plan_as_dict
 from fullstep.report.plan_text import plan_text

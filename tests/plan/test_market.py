@@ -319,3 +319,10 @@ def test_chances_of_several_runs_are_those_of_their_sum(sheet: Sheet) -> None:
         assert best is not None and best.in_budget is not None
         chances.append(best.in_budget)
     assert 0.5 < chances[0] < 1 and chances[1] >= chances[0] - 0.02
+
+
+def test_keys_that_are_fixed_stay(sheet: Sheet) -> None:
+    written = {"step": {"activation_checkpointing": "selective"}, "layout": {"strategy": "fsdp"}}
+    found = planned(sheet, offer("H100-SXM", 8, "16"), **written, plan={"fixed": ["step.activation_checkpointing", "layout.strategy"]})
+    (best,) = found.options
+    assert best.job.step.activation_checkpointing == "selective" and best.job.layout.strategy == "fsdp"

@@ -27,10 +27,11 @@ def test_hours_of_the_run_at_each_end(sheet: Sheet) -> None:
 
 
 def test_what_is_stored_and_taken_out(sheet: Sheet) -> None:
-    """float32: 96.4 GB a checkpoint (weights and two states), two kept and one being written; 32.1 GB of result; 16.1 GB of weights."""
+    """float32: 96.4 GB a checkpoint (weights and two states), two kept and one being written; 32.1 GB of result, 16.1 of weights, 50 of
+    environment."""
     usage = usage_of(complete(sheet()), run(1, 1, 1)).likely
     assert usage.result_gb == pytest.approx(PARAMETERS * 4 / 1e9)
-    assert usage.disk_gb == pytest.approx((PARAMETERS * 2 + 3 * PARAMETERS * 12 + PARAMETERS * 4) / 1e9, rel=1e-6)
+    assert usage.disk_gb == pytest.approx(50 + (PARAMETERS * 2 + 3 * PARAMETERS * 12 + PARAMETERS * 4) / 1e9, rel=1e-6)
 
 
 def test_an_adapter_is_all_that_is_taken_out(sheet: Sheet) -> None:

@@ -7,9 +7,8 @@ from decimal import ROUND_CEILING, Decimal
 from math import inf, sqrt
 from typing import NamedTuple
 
-from fullstep.cost.interruption import Interrupted, interrupted
+from fullstep.cost.interruption import Interrupted, daly_interval_seconds, interrupted
 from fullstep.cost.periods import (
-    HOUR_SECONDS,
     MONTH_SECONDS,
     Pause,
     billed_periods,
@@ -24,7 +23,7 @@ from fullstep.cost.taking import Saving, Taking
 from fullstep.cost.usage import Usage
 from fullstep.ledger import Bill, BillLine
 from fullstep.offers.provider import egress_cost_usd
-from fullstep.quantities import cents
+from fullstep.quantities import HOUR_SECONDS, cents
 
 _SMALLEST = Decimal("0.000001")
 """quantities are rounded up to so much: a bill is never below price times hours"""
@@ -154,14 +153,22 @@ def _lines(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:
     if saves := run.saving_seconds + usage.last_save_seconds:
         yield _hours("checkpoint stalls", runs * saves, rent)
     if rent.interruptible:
-        expected = f"{runs * run.interruptions:,.1f} expected; work done again and restarts"
-        yield _hours("interruptions", runs * run.lost_seconds, rent, expected)
+        yield _hours("interruptions", runs * run.lost_seconds, rent, _interruption_words(usage, rent, runs * run.interruptions))
         waited = _quantity(runs * (run.wall_seconds - run.billed_seconds), rent.machines)
         yield BillLine("waiting for machines", waited, "machine h", _ZERO, _ZERO, "not billed")
     yield from _pauses(usage, rent, course)
     yield from _billing(rent, course)
     if not rent.is_own:
         yield from _storage(usage, rent, course)
+
+
+def _interruption_words(usage: Usage, rent: Rent, interruptions: float) -> str:
+    """How many, and how often one would have to save for them to cost least."""
+    expected = f"{interruptions:,.1f} expected; work done again and restarts"
+    if not usage.save_seconds or rent.interrupted_every_seconds is None:
+        return expected
+    best = daly_interval_seconds(usage.save_seconds, rent.interrupted_every_seconds)
+    return f"{expected}; a save every {max(1.0, best / 60):,.0f} min loses least"
 
 
 def _pauses(usage: Usage, rent: Rent, course: _Course) -> Iterator[BillLine]:

@@ -11,9 +11,9 @@ from fullstep.cost.interruption import rounding_per_interruption_seconds
 from fullstep.cost.rent import Rent
 from fullstep.cost.usage import Usage
 from fullstep.offers.provider import Provider
+from fullstep.quantities import HOUR_SECONDS
 
 PauseKind = Literal["kept", "stopped", "ended"]
-HOUR_SECONDS = 3600.0
 MONTH_SECONDS = 8766 * HOUR_SECONDS / 12
 _WHOLE = 1e-9
 

@@ -13,15 +13,9 @@ from typing import NamedTuple
 from fullstep.errors import Fault, InputError
 from fullstep.formats.commands import DEFAULT_COMMAND, DEFAULT_SETUP, finished_file_of, measured_command
 from fullstep.job import Job, worksheet_to_toml
-from fullstep.physics.checkpointing import resumable_bytes
-from fullstep.physics.memory.weights import weight_bytes
+from fullstep.plan.usage import stored
 
-ENVIRONMENT_GB = 50
-"""disk for Python, torch, CUDA's libraries and the data set (assumed)"""
 _DISK_STEP_GB = 10
-_GB = 1e9
-_PUBLISHED_BYTES = 2
-"""a parameter in the files that are downloaded, and in an export"""
 _LONGEST_NAME = 30
 """dstack allows 41 letters, and what belongs to a run is named after it"""
 _LONGEST_TEXT = 4000
@@ -164,15 +158,12 @@ def _name(job: Job) -> str:
 
 def _disk(job: Job) -> tuple[int, int, str]:
     """(checkpoints and export [GB], all of it [GB], how it adds up). Rounded up; as if one node held all of it."""
-    weights, keep = weight_bytes(job), job.checkpoint.keep + 1
-    published = job.shape.parameters * _PUBLISHED_BYTES / _GB
-    one = resumable_bytes(job) / _GB
-    export = published if job.method.kind == "full" else (weights.adapters + weights.modules) / _GB
+    disk = stored(job)
     note = (
-        f"{published:.0f} GB of weights, {keep} checkpoints of {one:.1f} GB (the one being written among them), "
-        f"{export:.1f} GB of export, {ENVIRONMENT_GB} GB for the environment and the data"
+        f"{disk.weights:.0f} GB of weights, {disk.kept} checkpoints of {disk.checkpoint:.1f} GB (the one being written among them), "
+        f"{disk.result:.1f} GB of export, {disk.environment:.0f} GB for the environment and the data"
     )
-    return _rounded_up(keep * one + export), _rounded_up(published + keep * one + export + ENVIRONMENT_GB), note
+    return _rounded_up(disk.kept * disk.checkpoint + disk.result), _rounded_up(disk.total), note
 
 
 def _rounded_up(gigabytes: float) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from fullstep.quantities import Bounds
+from fullstep.quantities import HOUR_SECONDS, Bounds
 
 State = Literal["in_time", "perhaps", "late", "open"]
-HOUR_SECONDS = 3600.0
 
 
 class Ending(NamedTuple):

@@ -9,20 +9,43 @@ from typing import NamedTuple
 
 from fullstep.hardware import Card
 from fullstep.job import Job
+from fullstep.physics.network.required import EXPOSED_SHARE
 from fullstep.plan.candidates import LAYOUT_DETAILS, batch_changes, indivisible, keeps_training, row_splits, strategies_for
-from fullstep.plan.savers import LEVELS, Changes, Level, free_savers, level_changes
+from fullstep.plan.savers import LEVELS, Changes, Level, as_written_level, free_savers, level_changes
 from fullstep.plan.timer import Timer, exposed_share
 from fullstep.plan.trial import Refusal, Trial, Workbench, verdict_order
 
 _ON_GPU = LEVELS[:3]
 """nothing leaves the GPU"""
 _LAST_RESORTS = LEVELS[3:]
+"""a step inside backward, and offloads"""
 _TRIED = ("single", "ddp", "zero2", "fsdp_grad_op", "hsdp", "fsdp")
-"""by traffic; the others lie between these in what they need and what they cost. ZeRO-3 is asked where parameters are offloaded"""
+"""by traffic; ZeRO-1 lies between, and ZeRO-3 is asked where parameters are offloaded"""
 
 
-_HIDDEN = 0.1
-"""share of a step that waits for communication, above which other layouts are tried"""
+class Kind(NamedTuple):
+    """Machines that a search cannot tell apart."""
+
+    cards: tuple[Card, ...]
+    """that one may have: several where the form is not said"""
+    gpus: int
+    nodes: int
+    network_gbit_s: float | None
+    rdma: bool | None
+
+    @property
+    def words(self) -> str:
+        """``2 nodes of 8 x H100-PCIE or H100-SXM joined by 3,200 Gbit/s``."""
+        here = f"{self.gpus} x {' or '.join(card.key for card in self.cards)}"
+        joined = "" if self.network_gbit_s is None else f" joined by {self.network_gbit_s:,.0f} Gbit/s"
+        return here if self.nodes == 1 else f"{self.nodes} nodes of {here}{joined}"
+
+    def changes(self, card: Card) -> dict[str, object]:
+        """The machine as worksheet keys, with one of the cards that it may have."""
+        found: dict[str, object] = {"machine.gpu": card.key, "machine.gpus": self.gpus, "machine.nodes": self.nodes}
+        if self.nodes > 1 and self.network_gbit_s is not None:
+            found |= {"machine.network_gbit_s": self.network_gbit_s, "machine.rdma": self.rdma}
+        return found
 
 
 class _Place(NamedTuple):
@@ -34,6 +57,8 @@ class _Place(NamedTuple):
     job: Job
     """the worksheet's, on it"""
     strategies: Sequence[str]
+    levels: Sequence[Level]
+    """with nothing off the GPU, from the fastest on"""
     free: Mapping[str, object]
     rows: Sequence[tuple[int, int]]
     """(micro-batch, rows per rank), ascending"""
@@ -46,16 +71,16 @@ class _Place(NamedTuple):
         return self.bench.try_out(changes) if isinstance(tried, Refusal) else tried
 
 
-def best_on(bench: Workbench, timer: Timer, card: Card, machine: Mapping[str, object]) -> Trial | Refusal:
+def best_on(bench: Workbench, timer: Timer, kind: Kind, card: Card) -> Trial | Refusal:
     """The fastest of the candidates that fit, timed; else the one that is tight, else the one that needs least, or why all are refused.
 
     Args:
         bench: of the worksheet, which names no machine
         timer: times what fits
-        card: of the machine
-        machine: its worksheet keys: gpu, gpus, nodes, and the network where there are several
+        kind: of the machine
+        card: of those that it may have
     """
-    place = _place(bench, card, machine)
+    place = _place(bench, kind, card)
     if isinstance(place, Refusal):
         return place
     found = list(_candidates(place, timer))
@@ -72,18 +97,19 @@ def _need(trial: Trial) -> tuple[int, float]:
     return verdict_order(trial.verdict), trial.answer.memory.needed_bytes.likely
 
 
-def _place(bench: Workbench, card: Card, machine: Mapping[str, object]) -> _Place | Refusal:
-    written = bench.as_written.job
-    gpus, nodes = int(str(machine["machine.gpus"])), int(str(machine["machine.nodes"]))
-    job = replace(written, machine=replace(written.machine, card=card, gpus=gpus, nodes=nodes))
-    names = [name for name in _TRIED if name in strategies_for(job, nodes) and (name == "single") is (gpus * nodes == 1)]
+def _place(bench: Workbench, kind: Kind, card: Card) -> _Place | Refusal:
+    written, machine = bench.as_written.job, kind.changes(card)
+    gpus = kind.gpus * kind.nodes
+    job = replace(written, machine=replace(written.machine, card=card, gpus=kind.gpus, nodes=kind.nodes))
+    names = [name for name in _TRIED if name in strategies_for(job, kind.nodes) and (name == "single") is (gpus == 1)]
     if not bench.may_change("layout.strategy") or not names:
         names = [written.layout.strategy]
     savers = {key: value for key, value in free_savers(job).items() if bench.may_change(key)}
     layout = job.layout
-    ranks = max(1, gpus * nodes // (layout.tensor * layout.pipeline * layout.context))
+    ranks = max(1, gpus // (layout.tensor * layout.pipeline * layout.context))
     rows = _rows(bench, ranks)
-    return _Place(bench, machine, job, names, savers, rows) if rows else Refusal(machine, indivisible(written.rows_per_step, ranks))
+    levels = [level for level in _ON_GPU if bench.allows(level_changes(level))] or [as_written_level(written)]
+    return _Place(bench, machine, job, names, levels, savers, rows) if rows else Refusal(machine, indivisible(written.rows_per_step, ranks))
 
 
 def _rows(bench: Workbench, ranks: int) -> list[tuple[int, int]]:
@@ -103,17 +129,17 @@ def _candidates(place: _Place, timer: Timer) -> Iterator[Trial | Refusal]:
     At each level the least traffic that fits, with the most rows; where that waits for communication, or has room for the fewest rows
     alone, also the layout that divides most: it may take more rows, which hide more and cost less each.
     """
-    least = place.trial(place.strategies[-1], _ON_GPU[-1])
+    least = place.trial(place.strategies[-1], place.levels[-1])
     if isinstance(least, Refusal) or least.verdict != "fits":
         yield least
         yield from _last_resorts(place, timer)
         return
-    for level in _ON_GPU:
+    for level in place.levels:
         first = _first_that_fits(place, level, place.strategies)
         if first is None:
             continue
         yield (most := timer(_most_rows(place, level, first)))
-        waits = exposed_share(most) > _HIDDEN
+        waits = exposed_share(most) > EXPOSED_SHARE
         if waits or most.job.batch.micro_batch == place.rows[0][0] < place.rows[-1][0]:
             divided = _first_that_fits(place, level, place.strategies[-1:])
             if divided is not None and divided.job.layout.strategy != most.job.layout.strategy:

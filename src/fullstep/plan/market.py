@@ -15,8 +15,8 @@ from fullstep.hardware import Card
 from fullstep.job import Job, edit
 from fullstep.offers.offer import Offer
 from fullstep.plan.candidates import RuledOut, node_counts
-from fullstep.plan.deadline import HOUR_SECONDS, judge_run
-from fullstep.plan.machine_layouts import best_on
+from fullstep.plan.deadline import judge_run
+from fullstep.plan.machine_layouts import Kind, best_on
 from fullstep.plan.no_rental import host_too_small, never_ends, not_known, over_budget, too_few, too_late, unknown_network
 from fullstep.plan.rejections import Rejection
 from fullstep.plan.rental import Rental, with_cost
@@ -24,31 +24,7 @@ from fullstep.plan.renting import Asked, Renter
 from fullstep.plan.timer import Timer, run_seconds
 from fullstep.plan.trial import Refusal, Trial, Workbench, verdict_order
 from fullstep.plan.verdict import judge_host
-from fullstep.quantities import GIB, Bounds
-
-
-class Kind(NamedTuple):
-    """Machines that a search cannot tell apart."""
-
-    cards: tuple[Card, ...]
-    gpus: int
-    nodes: int
-    network_gbit_s: float | None
-    rdma: bool | None
-
-    @property
-    def words(self) -> str:
-        """``2 nodes of 8 x H100-PCIE or H100-SXM joined by 3,200 Gbit/s``."""
-        here = f"{self.gpus} x {' or '.join(card.key for card in self.cards)}"
-        joined = "" if self.network_gbit_s is None else f" joined by {self.network_gbit_s:,.0f} Gbit/s"
-        return here if self.nodes == 1 else f"{self.nodes} nodes of {here}{joined}"
-
-    def changes(self, card: Card) -> dict[str, object]:
-        """The machine as worksheet keys, with one of the cards that it may have."""
-        found: dict[str, object] = {"machine.gpu": card.key, "machine.gpus": self.gpus, "machine.nodes": self.nodes}
-        if self.nodes > 1 and self.network_gbit_s is not None:
-            found |= {"machine.network_gbit_s": self.network_gbit_s, "machine.rdma": self.rdma}
-        return found
+from fullstep.quantities import GIB, HOUR_SECONDS, Bounds
 
 
 class Searched(NamedTuple):
@@ -99,7 +75,7 @@ def _search_kind(bench: Workbench, timer: Timer, renter: Renter, machines: tuple
     kind, offers = machines
     job = bench.as_written.job
     unable = _unable(job, kind.cards)
-    worst = Refusal({}, unable) if unable is not None else _worst([best_on(bench, timer, card, kind.changes(card)) for card in kind.cards])
+    worst = Refusal({}, unable) if unable is not None else _worst([best_on(bench, timer, kind, card) for card in kind.cards])
     if isinstance(worst, Refusal) or worst.verdict == "does_not_fit":
         price = renter.lowest_per_hour(offers, job, kind.nodes)
         found.ruled_out.append(RuledOut(kind.words, worst, len(offers), worst.changes, offers=tuple(offers), per_hour=price))

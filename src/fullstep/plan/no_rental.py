@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from fullstep.offers.offer import Offer
-from fullstep.plan.deadline import HOUR_SECONDS, hours_words
+from fullstep.plan.deadline import hours_words
 from fullstep.plan.rejections import Limit, Rejection
 from fullstep.plan.trial import Trial
-from fullstep.quantities import GIB, money
+from fullstep.quantities import GIB, HOUR_SECONDS, money
 
 
 def host_too_small(what: str, trial: Trial, offers: Sequence[Offer]) -> Rejection:

@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from fullstep.plan.deadline import HOUR_SECONDS, deadline_words, hours_words
+from fullstep.physics.network.required import EXPOSED_SHARE
+from fullstep.plan.deadline import deadline_words, hours_words
 from fullstep.plan.layouts import layout_name, machine_words, place_words
 from fullstep.plan.remedies import Remedy
 from fullstep.plan.savers import OFFLOADS_OPTIMIZER, level_of, level_words
 from fullstep.plan.set_aside import Aside
 from fullstep.plan.timer import exposed_share, needed_gbit_s, step_seconds
 from fullstep.plan.trial import Trial
-from fullstep.quantities import GIB, money
+from fullstep.quantities import GIB, HOUR_SECONDS, money
 
 Overall = Literal["one_server_replicated", "one_server_sharded", "several_servers", "undecided", "nothing_fits"]
 _USUAL_HOST_BYTES = 1024 * GIB
 """a need for more host memory than this is a condition of the verdict"""
 NOTHING = Aside([])
-_HIDDEN = 0.10
-"""share of the step that communication may take before the network is worth a word"""
 
 
 class PlanVerdict(NamedTuple):
@@ -219,7 +218,7 @@ def _network_words(trial: Trial) -> str:
     if stated is None:
         return f" The network is not stated: {enough}."
     share = exposed_share(trial)
-    if share <= _HIDDEN:
+    if share <= EXPOSED_SHARE:
         return f" The network of {stated:,.0f} Gbit/s per server is enough: {100 * share:.0f} % of the step waits for it."
     return f" On the network of {stated:,.0f} Gbit/s per server {100 * share:.0f} % of the step is communication; {enough}."
 

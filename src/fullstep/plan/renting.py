@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from fullstep.cost.bill import Priced, priced, saving_of, taking_of
-from fullstep.cost.periods import HOUR_SECONDS
 from fullstep.cost.rent import Rent
 from fullstep.cost.usage import Usage
 from fullstep.evidence import Assumption
@@ -23,7 +22,7 @@ from fullstep.offers.offer import Offer
 from fullstep.plan.rental import Rental, with_cost
 from fullstep.plan.trial import Trial
 from fullstep.plan.usage import UsageBounds, cost_assumptions, usage_of
-from fullstep.quantities import Bounds, cents
+from fullstep.quantities import HOUR_SECONDS, Bounds, cents
 
 _MILLION = 1_000_000
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from fullstep.plan.deadline import HOUR_SECONDS, Ending, hours_words
+from fullstep.plan.deadline import Ending, hours_words
 from fullstep.plan.layouts import layout_name
 from fullstep.plan.ranking import ordered
 from fullstep.plan.rejections import Rejection, settings_of
 from fullstep.plan.timer import Timer, exposed_share, pace_of, step_seconds
 from fullstep.plan.trial import Trial
-from fullstep.quantities import Bounds
+from fullstep.quantities import HOUR_SECONDS, Bounds
 
 
 class Aside(NamedTuple):

@@ -9,9 +9,9 @@ from operator import itemgetter
 
 from fullstep.job import Job
 from fullstep.ledger import Answer, Timing
-from fullstep.plan.deadline import HOUR_SECONDS, Ending, judge_run
+from fullstep.plan.deadline import Ending, judge_run
 from fullstep.plan.trial import Trial
-from fullstep.quantities import Bounds
+from fullstep.quantities import HOUR_SECONDS, Bounds
 
 Clock = Callable[[Job, Answer], Answer]
 """what adds time, traffic and the run to an answer: the formulas, or in tests a function made by hand"""

@@ -16,6 +16,8 @@ from fullstep.quantities import DTYPE_BYTES, GB
 
 _HUB_BYTES = DTYPE_BYTES["bfloat16"]
 """of a parameter on the hub, where models of today are kept in 16 bits"""
+ENVIRONMENT_GB = 50.0
+"""disk for Python, torch, CUDA's libraries and the data set (assumed)"""
 _MINUTE = 60.0
 _ENDS: tuple[Literal[0], Literal[1], Literal[2]] = (0, 1, 2)
 
@@ -26,6 +28,31 @@ class UsageBounds(NamedTuple):
     low: Usage
     likely: Usage
     high: Usage
+
+
+class Stored(NamedTuple):
+    """What a job has on disk [GB], as if one node held all of it."""
+
+    weights: float
+    """as they are published"""
+    checkpoint: float
+    """one from which training can go on"""
+    kept: int
+    """so many of these, the one that is being written among them"""
+    result: float
+    environment: float
+    """Python, torch, CUDA's libraries, the data set: assumed"""
+
+    @property
+    def total(self) -> float:
+        """[GB]"""
+        return self.weights + self.kept * self.checkpoint + self.result + self.environment
+
+
+def stored(job: Job) -> Stored:
+    """Published weights, ``checkpoint.keep`` checkpoints and the one being written, the result, and the environment."""
+    weights = job.shape.parameters * _HUB_BYTES / GB
+    return Stored(weights, resumable_bytes(job) / GB, job.checkpoint.keep + 1, result_bytes(job) / GB, ENVIRONMENT_GB)
 
 
 def usage_of(job: Job, run: Run) -> UsageBounds:
@@ -47,8 +74,8 @@ def _at(job: Job, run: Run, end: Literal[0, 1, 2]) -> Usage:
     stall, writing = stall_seconds(storing), writing_seconds(storing)
     assert stall is not None and writing is not None, "the rate is stated"
     beside = run.evaluation_seconds[end] + (run.checkpoint_seconds[end] if run.checkpoint_seconds is not None else 0.0)
-    weights, resumable, result = job.shape.parameters * _HUB_BYTES, resumable_bytes(job), result_bytes(job)
-    kept = weights + (job.checkpoint.keep + 1) * resumable + result
+    disk = stored(job)
+    weights = disk.weights * GB
     return Usage(
         steps_seconds=run.seconds[end] - beside,
         evaluation_seconds=run.evaluation_seconds[end],
@@ -60,9 +87,9 @@ def _at(job: Job, run: Run, end: Literal[0, 1, 2]) -> Usage:
         install_seconds=assumed("install").bounds[end],
         download_seconds=weights / _rate("download", end),
         load_seconds=weights / read,
-        restore_seconds=resumable / read,
-        disk_gb=kept / GB,
-        result_gb=result / GB,
+        restore_seconds=disk.checkpoint * GB / read,
+        disk_gb=disk.total,
+        result_gb=disk.result,
         runs=goal.runs,
         idle_seconds=goal.idle_hours_between_runs * _MINUTE * _MINUTE,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fullstep.job import Settings
 from fullstep.ledger import Answer, Run, StepTime, Traffic
 from fullstep.physics.network.required import EXPOSED_SHARE, LEAST_GBIT_S, MOST_GBIT_S
-from fullstep.plan.deadline import HOUR_SECONDS, deadline_words, judge_run
-from fullstep.quantities import Bounds
+from fullstep.plan.deadline import deadline_words, judge_run
+from fullstep.quantities import HOUR_SECONDS, Bounds
 from fullstep.report.paper import Paper
 
 _GB = 1e9
