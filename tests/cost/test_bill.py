@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from math import inf
+from math import exp, inf
 from typing import Any
 
 import pytest
@@ -210,6 +210,17 @@ def test_a_notice_counts_where_a_whole_save_fits() -> None:
         for notice in (0.0, 30.0, 120.0)
     ]
     assert costs[0] == costs[1] > costs[2]
+
+
+def test_each_machine_that_is_taken_pays_its_minimum() -> None:
+    """Lives of one minimum in the mean: each that ends early adds (1 - (1 - 1/e)) of it."""
+    terms = replace(EXACT, minimum_seconds=2 * HOUR)
+    found = priced(USAGE, rent(provider=terms, interrupted_every_seconds=2 * HOUR))
+    assert float(amount(found, "minimum charge")) == pytest.approx(10 * found.interruptions * 2 / exp(1), rel=1e-4)
+
+
+def test_absurd_amounts_are_no_reason_to_fail() -> None:
+    assert priced(replace(USAGE, steps_seconds=1e24, runs=1_000_000), rent()).bill.total > 10**24
 
 
 def test_what_never_ends_says_so() -> None:

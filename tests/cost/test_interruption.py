@@ -275,3 +275,26 @@ def test_steps_of_simulated_lives() -> None:
 
 def test_steps_of_lives_without_end() -> None:
     assert rounding_per_interruption_seconds(inf, HOUR) == HOUR / 2
+
+
+@pytest.mark.parametrize(
+    ("saving", "taking"),
+    [
+        (Saving(60.0, 5.0), Taking(6 * HOUR, cap_seconds=1e4 * HOUR, restart_seconds=600.0)),
+        (Saving(0.6, 0.0), Taking(6 * HOUR, cap_seconds=24 * HOUR, restart_seconds=600.0)),
+        (Saving(1800.0, 30.0), Taking(1e5 * HOUR, cap_seconds=0.2 * HOUR, notice_seconds=120.0, restart_seconds=680.0)),
+    ],
+)
+def test_very_many_segments_or_stops_are_no_more_work(saving: Saving, taking: Taking) -> None:
+    """Against arithmetic of a run without end: a life makes its progress less the restart, and a stop costs the restart."""
+    work = 1000 * HOUR
+    found = interrupted(work, saving, taking)
+    mean, restart = taking.mean_seconds, taking.restart_seconds
+    if taking.notice_seconds:  # certain stops: 0.2 h less restart and save of progress each, and a save in each half hour of it
+        assert found.billed_seconds == pytest.approx(work * 1830 / 1800 * 720 / (720 - 680 - 30), rel=0.001)
+    elif taking.cap_seconds == 24 * HOUR:  # a life is min(Exp(6 h), 24 h) on average, of which a restart is lost
+        life = mean * (1 - exp(-24 * HOUR / mean))
+        progress = exp(-restart / mean) * mean * (1 - exp(-(24 * HOUR - restart) / mean))
+        assert found.billed_seconds == pytest.approx(work * life / progress, rel=0.005)
+    else:
+        assert found.billed_seconds == interrupted(work, saving, taking._replace(cap_seconds=None)).billed_seconds

@@ -93,3 +93,16 @@ def test_the_short_step_is_in_the_words_of_the_framework() -> None:
     assert launch(measure="none").measure is None
     assert launch(command="a.py", measure="b.py --x").measure == "b.py --x"
     assert launch(command="a.py", measure="--steps 3").measure == "a.py --steps 3"
+
+
+@pytest.mark.parametrize("command", ["train.py && echo done", "train.py # now", "{ train.py; }", "train.py | tee log"])
+def test_a_line_of_several_commands_has_no_guessed_short_step(command: str) -> None:
+    """``--max_steps`` behind the last of them would leave the training whole."""
+    made = launch(command=command)
+    assert made.measure is None and any("no short step" in note for note in made.notes)
+    assert launch(command=command, measure="short.py").measure == "short.py"
+
+
+def test_a_command_that_cannot_resume_is_warned_of() -> None:
+    assert any("neither CHECKPOINT_DIR nor RESUME_FROM" in note for note in launch(command="train.py").notes)
+    assert launch(command='train.py --out "$CHECKPOINT_DIR"').notes == ()

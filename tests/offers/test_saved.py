@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -69,7 +70,8 @@ def test_names_that_are_no_file_names(name: str) -> None:
         {"cards": ["none"]}, {"cards": 3}, {"cards": []}, {"on_demand": ["NaN", "USD", "live"]}, {"on_demand": ["-1", "USD", "live"]},
         {"on_demand": ["1", "BTC", "live"]}, {"on_demand": ["1", "USD", "gift"]}, {"on_demand": "1"}, {"captured_on": "soon"},
         {"gpus": "8"}, {"gpus": 0}, {"gpus": True}, {"vcpus": "many"}, {"region": None}, {"instance": 5}, {"network_gbit_s": -1},
-        {"rdma": 1}, {"instance": "a\x1b[2J"},
+        {"rdma": 1}, {"instance": "a\x1b[2J"}, {"host_memory_gib": 1e300}, {"host_memory_gib": 10**400}, {"vcpus": 200_000},
+        {"on_demand": ["1e400", "USD", "live"]}, {"on_demand": [True, "USD", "live"]}, {"gpus": 100_000},
     ],
 )  # fmt: skip
 def test_rows_that_make_no_sense_are_not_there(values: dict[str, Any]) -> None:
@@ -81,3 +83,18 @@ def test_files_that_make_no_sense_harm_no_other(text: str) -> None:
     save_offers("vast", [OFFER], folder())
     (folder() / "aws.json").write_text(text)
     assert list(saved_offers()) == [OFFER]
+
+
+def test_what_is_no_file_is_not_waited_for() -> None:
+    save_offers("vast", [OFFER], folder())
+    os.mkfifo(folder() / "pipe.json")
+    (folder() / "zero.json").symlink_to("/dev/zero")
+    assert list(saved_offers()) == [OFFER]
+
+
+def test_a_folder_that_cannot_be_read_is_as_if_it_were_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", refuses)
+    assert list(saved_offers()) == []

@@ -90,8 +90,8 @@ def test_the_largest_varies_what_the_search_may_not(sheet: Sheet, size: Size) ->
 
 @pytest.mark.parametrize(("number", "expected"), [(1, [1]), (16, [1, 2, 4, 8, 16]), (7, [1, 7])])
 def test_divisors(number: int, expected: list[int]) -> None:
-    assert divisors(number) == expected
-    assert len(divisors(735_134_400)) == 1344  # the most that any number below 10^9 has
+    assert divisors(number, number) == expected
+    assert len(divisors(735_134_400, 10**9)) == 1344  # the most that any number below 10^9 has
 
 
 def test_rows_that_no_card_could_hold_are_not_tried(sheet: Sheet, size: Size) -> None:

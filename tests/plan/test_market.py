@@ -326,3 +326,44 @@ def test_keys_that_are_fixed_stay(sheet: Sheet) -> None:
     found = planned(sheet, offer("H100-SXM", 8, "16"), **written, plan={"fixed": ["step.activation_checkpointing", "layout.strategy"]})
     (best,) = found.options
     assert best.job.step.activation_checkpointing == "selective" and best.job.layout.strategy == "fsdp"
+
+
+def test_forms_that_save_at_different_times_keep_their_bounds_in_order() -> None:
+    """Saves at 0.01 GB/s take longer than the training: the low end is the fastest form's own, part by part."""
+    wanted = worksheet_from_mapping({
+        "model": {"name": "meta-llama/Llama-3.1-8B", "config": CONFIG}, "batch": {"sequence_tokens": 4096, "global_rows": 8},
+        "data": {"tokens": 2e7}, "machine": {"storage_write_gb_s": 0.01}, "goal": {"budget": "10000"},
+    })  # fmt: skip
+    found = plan(wanted, size, with_timing, renter(offer(("A100-PCIE-80GB", "A100-SXM4-80GB"), 4, "5")))
+    (best,) = (trial.rental for trial in found.options)
+    assert best is not None and best.cost is not None and best.run_hours is not None
+    assert 0 < best.cost.low <= best.cost.likely <= (best.cost.high or best.cost.likely) and 0 < best.run_hours.low <= best.run_hours.likely
+
+
+def test_a_named_machine_is_priced_on_offers_like_it(sheet: Sheet) -> None:
+    slow, small = offer("H100-SXM", 8, "8", network_gbit_s=10.0), offer("H100-SXM", 8, "9", host_memory_gib=4.0, network_gbit_s=3200.0)
+    good = offer("H100-SXM", 8, "16", host_memory_gib=2000.0, network_gbit_s=3200.0)
+    machine = {"nodes": 2, "network_gbit_s": 3200, "host_memory_gib": 2048}
+    job = complete(sheet(machine=machine))
+    assert renter(slow, small, good).offers_for(job, 10 * 2**30) == [good]
+    assert renter(slow, small).offers_for(complete(sheet()), 10 * 2**30) == [slow]
+
+
+def test_another_number_of_gpus_than_is_fixed(sheet: Sheet) -> None:
+    found = planned(sheet, offer("H100-SXM", 8, "16"), machine={"gpus": 3}, batch={}, plan={"fixed": ["machine.gpus"]})
+    assert not found.options
+    assert [(out.limit, out.detail) for out in found.rejected] == [("availability", "machine.gpus is fixed to 3")]
+
+
+def test_more_machines_are_not_tried_where_most_of_a_step_waits(sheet: Sheet) -> None:
+    """At 1 Gbit/s a step of two machines is 50 s of work and 1,000 of communication: four are not timed."""
+    found = planned(sheet, offer("H100-SXM", 8, "16", network_gbit_s=1.0), goal={"max_nodes": 4})
+    assert {trial.job.machine.nodes for trial in found.options} == {1, 2}
+    assert any(out.limit == "network" and out.what.startswith("4 nodes") for out in found.rejected)
+
+
+def test_what_is_owned_hides_no_machine_to_buy(sheet: Sheet) -> None:
+    own = {"provider": "own", "running_per_hour": Decimal(4)}
+    bought = offer("H100-SXM", 8, "15", kind="bought", instance="new", purchase=Decimal(100_000), **own)
+    found = planned(sheet, bought, offer("H100-SXM", 8, "4", kind="owned", instance="there", **own), offer("H100-SXM", 8, "24"))
+    assert [row.pays_from_hours for row in found.rent_or_buy] == [5000]

@@ -51,7 +51,7 @@ def _rentals(job: Job, answer: Answer, renter: Renter | None) -> Iterator[Rental
     if machine.card is None:
         return
     prices = _todays(machine.card.key, machine.gpus) if renter is None else renter
-    yield from prices.cheapest(job, answer, prices.offers_for(job))
+    yield from prices.cheapest(job, answer, prices.offers_for(job, answer.host.memory_peak_bytes))
 
 
 def _todays(card: str, gpus: int) -> Renter:

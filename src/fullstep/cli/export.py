@@ -205,12 +205,13 @@ def _one_text(files: tuple[LaunchFile, ...]) -> str:
 
 def _write(files: tuple[LaunchFile, ...], output: Path, force: bool) -> list[Path]:
     """The paths that were written: all of them, or none where one is there already."""
-    whole = len(files) > 1 or output.is_dir()
-    paths = [output / file.name for file in files] if whole else [output]
-    there = [] if force else [Fault(str(path), "a file is there already", "a new file, or --force") for path in paths if path.exists()]
-    if there:
-        raise InputError(*there)
+    whole = len(files) > 1
     try:
+        whole = whole or output.is_dir()
+        paths = [output / file.name for file in files] if whole else [output]
+        there = [] if force else [Fault(str(path), "a file is there already", "a new file, or --force") for path in paths if path.exists()]
+        if there:
+            raise InputError(*there)
         if whole:
             output.mkdir(exist_ok=True)
         for path, file in zip(paths, files, strict=True):
@@ -218,5 +219,5 @@ def _write(files: tuple[LaunchFile, ...], output: Path, force: bool) -> list[Pat
                 sheet.write(file.text)
     except OSError as error:
         allowed = "a folder, or a name for a new one" if whole else "a file in a folder that is there"
-        raise InputError(Fault(str(output), f"cannot be written: {error.strerror}", allowed)) from None
+        raise InputError(Fault(str(output)[:200], f"cannot be written: {error.strerror}", allowed)) from None
     return paths

@@ -13,6 +13,7 @@ from fullstep.cost.periods import (
     Pause,
     billed_periods,
     expected_rounding_seconds,
+    minimum_per_interruption_seconds,
     minimum_seconds,
     pause_between_runs,
     rounding_seconds,
@@ -23,7 +24,7 @@ from fullstep.cost.taking import Saving, Taking
 from fullstep.cost.usage import Usage
 from fullstep.ledger import Bill, BillLine
 from fullstep.offers.provider import egress_cost_usd
-from fullstep.quantities import HOUR_SECONDS, cents
+from fullstep.quantities import HOUR_SECONDS, WIDE, cents
 
 _SMALLEST = Decimal("0.000001")
 """quantities are rounded up to so much: a bill is never below price times hours"""
@@ -121,11 +122,13 @@ def _course(usage: Usage, rent: Rent) -> _Course:
     if rent.is_own or not run.ends:
         return _Course(run, pause, 0.0, 0.0)
     rounding: float | None = 0.0
-    least = 0.0
+    minimum, least = rent.provider.minimum_seconds or 0.0, 0.0
     for seconds, count in billed_periods(run.billed_seconds, pause, usage):
         extra = _rounding(seconds, run, rent, usage.runs / count if pause.kind == "kept" else 1.0)
-        least += count * minimum_seconds(seconds + (extra or 0.0), rent.provider.minimum_seconds or 0.0)
+        least += count * minimum_seconds(seconds + (extra or 0.0), minimum)
         rounding = None if rounding is None or extra is None else rounding + count * extra
+    if rent.interrupted_every_seconds is not None and minimum:
+        least += usage.runs * run.interruptions * minimum_per_interruption_seconds(rent.interrupted_every_seconds, minimum)
     return _Course(run, pause, rounding, least)
 
 
@@ -236,4 +239,4 @@ def _gb_months(gigabytes: float, seconds: float) -> Decimal:
 
 
 def _amount(value: float) -> Decimal:
-    return Decimal(repr(value)).quantize(_SMALLEST, ROUND_CEILING)
+    return Decimal(repr(value)).quantize(_SMALLEST, ROUND_CEILING, WIDE)

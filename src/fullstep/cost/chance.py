@@ -9,7 +9,7 @@ from typing import Literal
 from fullstep.cost.attempts import BILLED, Delay, Price, wall
 from fullstep.cost.capped import CappedRun
 from fullstep.cost.interruption import NEVER_ENDS, delay
-from fullstep.cost.taking import Saving, Segments, Taking, check, saves_on_signal, segments_of, workable_seconds
+from fullstep.cost.taking import Saving, Segments, Taking, check, saves_on_signal, segments_of, tractable, workable_seconds
 from fullstep.quantities import Bounds
 
 _NORMAL = NormalDist()
@@ -98,6 +98,7 @@ def chance_within(
     workable = two_piece_chance(workable_seconds(limit_seconds, saving), work)
     if taking is None:
         return workable
+    saving, taking = tractable(saving, taking)
     amounts = quantiles(work, 1 if work.low == work.high else _CELLS)
     for amount in (amounts[0], amounts[-1]):
         check(amount, saving, taking)

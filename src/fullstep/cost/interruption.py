@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fullstep.cost.attempts import BILLED, COUNTED, Delay, Price, failing, segment_delay, wall
 from fullstep.cost.capped import CappedRun
 from fullstep.cost.signalled import signalled_delay
-from fullstep.cost.taking import Saving, Segments, Taking, check, saves_on_signal, segments_of
+from fullstep.cost.taking import Saving, Segments, Taking, check, saves_on_signal, segments_of, tractable
 
 NEVER_ENDS = 1e4
 """times its work: a run that is expected to be billed for more never ends, for all purposes"""
@@ -113,6 +113,7 @@ def interrupted(work_seconds: float, saving: Saving, taking: Taking) -> Interrup
     (25.494, 6.374, 28.681)
     """
     check(work_seconds, saving, taking)
+    saving, taking = tractable(saving, taking)
     if work_seconds == 0.0:
         return Interrupted(*(0.0,) * 7)
     segments = segments_of(work_seconds, saving)

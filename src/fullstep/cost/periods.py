@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from math import ceil, exp
+from math import ceil, exp, expm1
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -119,3 +119,14 @@ def minimum_seconds(billed_seconds: float, least_seconds: float) -> float:
     (3000, 0.0)
     """
     return max(0.0, least_seconds - billed_seconds)
+
+
+def minimum_per_interruption_seconds(mean_seconds: float, least_seconds: float) -> float:
+    """What a minimum charge adds to a machine that is taken away: ``E[(m - L)+] = m - M (1 - e**(-m/M))`` for its exponential life L [s].
+
+    Example: a minimum of one mean life: ``1 - (1 - 1/e)`` = 0.368 of it.
+
+    >>> round(minimum_per_interruption_seconds(1.0, 1.0), 3)
+    0.368
+    """
+    return least_seconds + mean_seconds * expm1(-least_seconds / mean_seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, inf
+from math import exp, expm1, inf
 from typing import NamedTuple
 
 from fullstep.cost.attempts import Delay, Price, attempted, constant
@@ -10,6 +10,10 @@ from fullstep.cost.taking import Saving, Taking
 
 _NEGLIGIBLE = 42.0
 """mean lives without a chance stop: their chance is below 1e-18"""
+
+
+_MOST_STOPS = 5000
+"""that are counted one by one"""
 
 
 class Count(NamedTuple):
@@ -36,7 +40,7 @@ def stops(seconds: float, mean_seconds: float, first_seconds: float = inf, later
         later_seconds: c, of progress between a restart and the next certain stop [s]
 
     Returns:
-        mean and variance, exact
+        mean and variance, exact up to some thousands of certain stops, then those of a run without end
 
     Source:
         renewal theory: the stops renew the process, so E[N (N-1)] is twice the integral of one renewal density over the mean of the next
@@ -45,6 +49,8 @@ def stops(seconds: float, mean_seconds: float, first_seconds: float = inf, later
     (Count(mean=1.5, variance=1.5), 2.0)
     """
     rate, mean, pairs = 1.0 / mean_seconds, 0.0, 0.0
+    if min(seconds, _NEGLIGIBLE * mean_seconds) > _MOST_STOPS * later_seconds:
+        return _in_the_long_run(seconds, mean_seconds, later_seconds)
     number, elapsed, stopped = 0, 0.0, inf
     while (sooner := min(elapsed, stopped)) < seconds and sooner * rate < _NEGLIGIBLE:
         if elapsed < seconds:
@@ -57,6 +63,18 @@ def stops(seconds: float, mean_seconds: float, first_seconds: float = inf, later
             pairs += 2 * weight * (number * left + number - 1)
         number, elapsed, stopped = number + 1, elapsed + later_seconds, stopped + later_seconds if number else first_seconds
     return Count(mean, max(0.0, pairs + mean - mean * mean))
+
+
+def _in_the_long_run(seconds: float, mean_seconds: float, later_seconds: float) -> Count:
+    """Stops where thousands come: a life makes ``G = min(Exp(M), c)`` of progress, so there are t / E[G], with variance t Var(G) / E[G]**3.
+
+    Source:
+        the central limit theorem of renewal processes
+    """
+    spared = exp(-later_seconds / mean_seconds)
+    progress = -mean_seconds * expm1(-later_seconds / mean_seconds)
+    square = 2 * mean_seconds * (progress - later_seconds * spared)
+    return Count(seconds / progress, seconds * max(0.0, square - progress**2) / progress**3)
 
 
 def signalled_delay(seconds: float, saving: Saving, taking: Taking, price: Price) -> Delay:

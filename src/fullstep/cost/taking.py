@@ -5,6 +5,10 @@ from __future__ import annotations
 from math import ceil, inf, isfinite
 from typing import NamedTuple
 
+_UNREACHED = 42.0
+"""mean lives: what outlives them has a chance below 1e-18"""
+_MOST_SEGMENTS = 1500
+"""of one life"""
 _WHOLE = 1e-9
 """share of a segment by which work may miss a whole number of them (sums of floats do)"""
 
@@ -90,6 +94,29 @@ def workable_seconds(limit_seconds: float, saving: Saving) -> float:
         return limit_seconds
     whole, rest = divmod(limit_seconds, interval + save)
     return whole * interval + min(rest, interval)
+
+
+def tractable(saving: Saving, taking: Taking) -> tuple[Saving, Taking]:
+    """The same with a cap that lets itself be reckoned: one that hardly any life reaches is none, and where a life has more than 1,500
+    segments, as many as make it 1,500 are taken together (work and saves of all of them).
+
+    Valid:
+        a stop then loses up to 1/1500 of a life more; not where a signal saves all work anyway
+
+    >>> tractable(Saving(1.0, 0.0), Taking(1.0, cap_seconds=3000.0))[1].cap_seconds is None
+    True
+    >>> tractable(Saving(1.0, 0.5), Taking(1e9, cap_seconds=4500.0))[0]
+    Saving(interval_seconds=2.0, save_seconds=1.0, write_seconds=0.0)
+    """
+    cap = taking.cap_seconds
+    if cap is None or saves_on_signal(saving, taking):
+        return saving, taking
+    if cap > _UNREACHED * taking.mean_seconds:
+        return saving, taking._replace(cap_seconds=None)
+    together = ceil(cap / (saving.interval_seconds + saving.save_seconds) / _MOST_SEGMENTS)
+    if together > 1:
+        saving = saving._replace(interval_seconds=together * saving.interval_seconds, save_seconds=together * saving.save_seconds)
+    return saving, taking
 
 
 def check(work_seconds: float, saving: Saving, taking: Taking) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fullstep.job.job import Framework
 
 DEFAULT_COMMAND = 'train.py --output_dir "$CHECKPOINT_DIR" ${RESUME_FROM:+--resume_from_checkpoint "$RESUME_FROM"}'
@@ -33,6 +35,9 @@ Source:
 def measured_command(command: str, measure: str | None, framework: Framework) -> str | None:
     """The command line of the short step; None: there is none.
 
+    Arguments can be put behind one command only: a line with several of them, a comment or braces has no short step unless it is stated.
+
+    >>> measured_command("train.py && echo done", None, "torch")
     >>> measured_command("train.py", "--max_steps 3", "torch"), measured_command("train.py", "short.py", "torch")
     ('train.py --max_steps 3', 'short.py')
     >>> measured_command("train.py", "none", "torch")
@@ -45,7 +50,19 @@ def measured_command(command: str, measure: str | None, framework: Framework) ->
     wanted = _SHORT_BY_FRAMEWORK.get(framework, _SHORT) if measure is None else measure.strip()
     if wanted == "none":
         return None
-    return f"{command} {wanted}" if measure is None or wanted.startswith("-") else wanted
+    if measure is None or wanted.startswith("-"):
+        return f"{command} {wanted}" if is_one_command(command) else None
+    return wanted
+
+
+def is_one_command(line: str) -> bool:
+    """No sign in it, outside of quotes, that ends a command or begins another one.
+
+    >>> [is_one_command(line) for line in ("train.py --x 'a && b'", "a.py; b.py", "train.py # now", "{ a; }", 'x "$Y" ${Z:+--z}')]
+    [True, False, False, False, True]
+    """
+    bare = re.sub(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\$\{[^}]*\}", "", line)
+    return re.search(r"[;&|<>(){}`]|(?:^|\s)#", bare) is None
 
 
 def finished_file_of(framework: Framework) -> str | None:

@@ -129,16 +129,28 @@ def launch_from(
     if faults or card is None:
         raise InputError(*faults)
     checkpoints_gb, disk_gb, disk_note = _disk(job)
+    short = measured_command(run, measure, job.step.framework)
     return Launch(
         name=_name(job), nodes=machine.nodes, gpus=machine.gpus, card=card.key, vendor=card.vendor, interruptible=interruptible,
         disk_gb=disk_gb, disk_note=disk_note, checkpoints_gb=checkpoints_gb, checkpoints=checkpoints,
         network_gbit_s=network_gbit_s, host_gib=host_gib, cpu_cores=machine.cpu_cores,
         provider=provider.lower() if provider else None, region=region, instance=instance, price_per_hour=price_per_hour,
-        command=run, measure=measured_command(run, measure, job.step.framework), setup=(setup or DEFAULT_SETUP).strip(),
+        command=run, measure=short, setup=(setup or DEFAULT_SETUP).strip(),
         is_placeholder=command is None, max_hours=job.goal.finish_within_hours if max_hours is None else max_hours,
         keep=job.checkpoint.keep, save_minutes=job.checkpoint.lose_at_most_minutes,
-        finished_file=finished_file_of(job.step.framework), notes=notes, worksheet=worksheet_to_toml(job.worksheet),
+        finished_file=finished_file_of(job.step.framework), notes=(*notes, *_warnings(run, short, measure)),
+        worksheet=worksheet_to_toml(job.worksheet),
     )  # fmt: skip
+
+
+def _warnings(command: str, short: str | None, measure: str | None) -> tuple[str, ...]:
+    """What the user should know of their own command."""
+    found = []
+    if short is None and (measure or "").strip() != "none":
+        found.append("Beware: no short step. The command line is more than one command: state the short one by --measure")
+    if "CHECKPOINT_DIR" not in command and "RESUME_FROM" not in command:
+        found.append("Beware: the command names neither CHECKPOINT_DIR nor RESUME_FROM: does it find its last checkpoint by itself?")
+    return tuple(found)
 
 
 def _faults(words: Mapping[str, str | None], lines: Mapping[str, str | None], price_per_hour: str | None) -> list[Fault]:

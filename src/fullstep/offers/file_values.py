@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from fullstep.errors import Fault, InputError
 from fullstep.hardware import find_card
 from fullstep.job.refusal import Refused, describe, did_you_mean
+from fullstep.offers.offer import MOST_GPUS, MOST_OF_A_MACHINE, MOST_PER_HOUR
 from fullstep.quantities import CURRENCIES
 
 _AMOUNT = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,6})?\Z")
 _MOST = 10**13
 _LONGEST_TEXT = 120
-_MOST_GPUS = 1024
 _STOPPED = ("compute_free", "billed", "no_stop")
 
 
@@ -39,7 +39,7 @@ def _card(value: Any) -> str:
 
 
 def _count(value: Any) -> int:
-    if type(value) is int and 1 <= value <= _MOST_GPUS:
+    if type(value) is int and 1 <= value <= MOST_GPUS:
         return value
     raise ValueError
 
@@ -53,18 +53,16 @@ def _amount(value: Any) -> Decimal:
     raise ValueError
 
 
-def _positive(value: Any) -> Decimal:
-    amount = _amount(value)
-    if amount > 0:
-        return amount
-    raise ValueError
+def _between(low: str, high: float) -> Callable[[Any], Decimal]:
+    """A number in limits: beyond them it is a slip, and no figure would make sense."""
 
+    def check(value: Any) -> Decimal:
+        amount = _amount(value)
+        if Decimal(low) <= amount <= Decimal(high):
+            return amount
+        raise ValueError
 
-def _share(value: Any) -> Decimal:
-    amount = _amount(value)
-    if 0 < amount <= 1:
-        return amount
-    raise ValueError
+    return check
 
 
 def _flag(value: Any) -> bool:
@@ -92,8 +90,14 @@ def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
     return check
 
 
+def _number(low: str, high: float) -> FileKey:
+    return FileKey(f"a number from {low} to {high:,.0f}", _between(low, high))
+
+
 _AMOUNT_TEXT = 'an amount, like "12.50"'
-_POSITIVE_TEXT = "a number above 0"
+_OF_A_MACHINE = _number("0.001", MOST_OF_A_MACHINE)
+_SECONDS = _number("0.001", 10**8)
+_HOURS = _number("0.001", 100_000)
 MACHINE_KEYS: Mapping[str, FileKey] = {
     "name": FileKey("a text", _text, needed=True),
     "provider": FileKey('a text; "own" by default', _text),
@@ -101,19 +105,19 @@ MACHINE_KEYS: Mapping[str, FileKey] = {
     "gpu": FileKey("a key of the card catalogue, like H100-SXM", _card, needed=True),
     "gpus": FileKey("a whole number from 1", _count),
     "machines": FileKey("a whole number from 1", _count),
-    "network_gbit_s": FileKey(_POSITIVE_TEXT, _positive),
+    "network_gbit_s": _OF_A_MACHINE,
     "rdma": FileKey("true, false", _flag),
-    "vcpus": FileKey(_POSITIVE_TEXT, _positive),
-    "host_memory_gib": FileKey(_POSITIVE_TEXT, _positive),
-    "disk_gb": FileKey(_POSITIVE_TEXT, _positive),
+    "vcpus": _OF_A_MACHINE,
+    "host_memory_gib": _OF_A_MACHINE,
+    "disk_gb": _number("0.001", 10**8),
     "currency": FileKey(", ".join(CURRENCIES), _one_of(CURRENCIES)),
-    "price_per_hour": FileKey(_AMOUNT_TEXT, _amount),
-    "interruptible_price_per_hour": FileKey(_AMOUNT_TEXT, _amount),
+    "price_per_hour": FileKey(_AMOUNT_TEXT, _between("0", float(MOST_PER_HOUR))),
+    "interruptible_price_per_hour": FileKey(_AMOUNT_TEXT, _between("0", float(MOST_PER_HOUR))),
     "captured_on": FileKey("a date, like 2026-11-30", _day),
     "purchase": FileKey(_AMOUNT_TEXT, _amount),
     "resale": FileKey(_AMOUNT_TEXT, _amount),
-    "years": FileKey(_POSITIVE_TEXT, _positive),
-    "used_share": FileKey("a number above 0, at most 1", _share),
+    "years": _number("0.01", 100),
+    "used_share": _number("0.001", 1),
     "power_kw": FileKey(_AMOUNT_TEXT.replace("12.50", "6.5"), _amount),
     "power_price_per_kwh": FileKey(_AMOUNT_TEXT.replace("12.50", "0.21"), _amount),
     "hosting_per_month": FileKey(_AMOUNT_TEXT, _amount),
@@ -121,12 +125,12 @@ MACHINE_KEYS: Mapping[str, FileKey] = {
 """keys of a table [[machine]]"""
 PROVIDER_KEYS: Mapping[str, FileKey] = {
     "name": FileKey("a text", _text, needed=True),
-    "billing_step_seconds": FileKey(_POSITIVE_TEXT, _positive),
+    "billing_step_seconds": _SECONDS,
     "minimum_seconds": FileKey(_AMOUNT_TEXT, _amount),
     "stopped": FileKey(", ".join(_STOPPED), _one_of(_STOPPED)),
     "notice_seconds": FileKey(_AMOUNT_TEXT, _amount),
-    "longest_hours": FileKey(_POSITIVE_TEXT, _positive),
-    "interrupted_every_hours": FileKey(_POSITIVE_TEXT, _positive),
+    "longest_hours": _HOURS,
+    "interrupted_every_hours": _HOURS,
     "wait_hours": FileKey(_AMOUNT_TEXT, _amount),
     "disk_usd_gb_month": FileKey(_AMOUNT_TEXT, _amount),
     "stopped_disk_usd_gb_month": FileKey(_AMOUNT_TEXT, _amount),
@@ -134,8 +138,8 @@ PROVIDER_KEYS: Mapping[str, FileKey] = {
 }
 """keys of a table [[provider]]"""
 RATE_KEYS: Mapping[str, FileKey] = {
-    "EUR": FileKey("USD for one euro", _positive),
-    "RUB": FileKey("USD for one rouble", _positive),
+    "EUR": FileKey("USD for one euro", _between("0.000001", 10**6)),
+    "RUB": FileKey("USD for one rouble", _between("0.000001", 10**6)),
     "on": FileKey("a date, like 2026-11-30", _day),
 }
 """keys of the table [rates]"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from fullstep.offers.currency import Rates, default_rates
 from fullstep.offers.offer import Offer
 from fullstep.offers.own_file import OwnFile
 from fullstep.offers.provider import Provider, provider_of, providers
-from fullstep.offers.saved import saved_folder, saved_offers
+from fullstep.offers.saved import saved_files, saved_offers
 
 OLD_AFTER_DAYS = 30
 """prices of GPUs moved by 10 to 40 % in 30 days of 2026: older ones are marked"""
@@ -69,10 +70,12 @@ def market(machines: str | Path | None = None, *, saved: bool = True, only: tupl
 
 def changed() -> Hashable:
     """Something else as soon as one's own file or what was fetched is another one."""
-    folder = saved_folder()
     own = Path(os.environ.get("FULLSTEP_MACHINES", "").strip() or DEFAULT_FILE)
-    saved = sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []
-    return tuple((str(path.absolute()), path.stat().st_mtime_ns) for path in (own, *saved) if path.is_file())
+    found: list[tuple[str, int]] = []
+    for path in (own, *saved_files()):
+        with suppress(OSError):
+            found.append((str(path.absolute()), path.stat().st_mtime_ns))
+    return tuple(found)
 
 
 def is_old(offer: Offer, today: date) -> bool:
@@ -101,10 +104,14 @@ def _completed(own: Offer, others: Sequence[Offer]) -> Offer:
 def _own(path: str | Path | None) -> OwnFile:
     stated = path or os.environ.get("FULLSTEP_MACHINES", "").strip()
     if stated:
-        if not Path(stated).exists():
-            raise InputError(Fault(str(stated)[:200], "no such file", "a file of your machines, see docs/offers.md"))
+        with suppress(OSError):  # what cannot even be looked for is told by whoever reads it
+            if not Path(stated).exists():
+                raise InputError(Fault(str(stated)[:200], "no such file", "a file of your machines, see docs/offers.md"))
         return _read(stated)
-    return _read(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else OwnFile((), {}, default_rates())
+    with suppress(OSError):
+        if Path(DEFAULT_FILE).is_file():
+            return _read(DEFAULT_FILE)
+    return OwnFile((), {}, default_rates())
 
 
 def _read(path: str | Path) -> OwnFile:

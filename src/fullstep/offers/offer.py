@@ -24,6 +24,14 @@ PRICE_KIND_WORDS: dict[PriceKind, str] = {
 }
 
 
+MOST_GPUS = 1024
+"""of one machine"""
+MOST_OF_A_MACHINE = 100_000.0
+"""processors, GiB of host memory, GB of disk, Gbit/s of one machine: what is more is no machine"""
+MOST_PER_HOUR = Decimal(10) ** 7
+"""in any currency"""
+
+
 class Price(NamedTuple):
     """Of one machine for one hour."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from fullstep.hardware import cards_named
-from fullstep.offers.offer import PRICE_KIND_WORDS, Offer, Price
+from fullstep.offers.offer import MOST_GPUS, MOST_OF_A_MACHINE, MOST_PER_HOUR, PRICE_KIND_WORDS, Offer, Price
 from fullstep.quantities import CURRENCIES
 
 FORM = 1
@@ -59,20 +59,29 @@ def save_offers(provider: str, offers: Iterable[Offer], folder: Path) -> Path:
 
 def saved_offers(folder: Path | None = None) -> Sequence[Offer]:
     """All offers that were saved and can still be read; what a later version no longer understands is as if it were not there."""
-    folder = folder or saved_folder()
     found: list[Offer] = []
-    if folder is None or not folder.is_dir():
-        return found
-    for path in sorted(folder.glob("*.json")):
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, InvalidOperation, RecursionError):
+    for path in saved_files(folder):
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
             found += _read(path)
     return found
 
 
+def saved_files(folder: Path | None = None) -> list[Path]:
+    """The files of the folder, one per provider; none where it cannot be read."""
+    folder = folder or saved_folder()
+    with suppress(OSError):
+        return sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []
+    return []
+
+
 def _read(path: Path) -> list[Offer]:
-    if path.stat().st_size > _LARGEST_BYTES:
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
         return []
-    document = json.loads(path.read_text(encoding="utf-8"))
+    with path.open("rb") as file:
+        raw = file.read(_LARGEST_BYTES + 1)
+    if len(raw) > _LARGEST_BYTES:
+        return []
+    document = json.loads(raw.decode("utf-8"))
     if document["form"] != FORM:
         return []
     return [offer for row in document["offers"] if (offer := _offer(row)).cards]
@@ -95,7 +104,8 @@ def _price_written(price: Price | None) -> list[str] | None:
 
 def _offer(row: dict[str, Any]) -> Offer:
     cards = tuple(card for key in row["cards"] for card in cards_named(key) if card.key == key)
-    if type(row["gpus"]) is not int or row["gpus"] < 1 or row["rdma"] not in (None, True, False) or type(row["rdma"]) is int:
+    counted = type(row["gpus"]) is int and 1 <= row["gpus"] <= MOST_GPUS
+    if not counted or row["rdma"] not in (None, True, False) or type(row["rdma"]) is int:
         raise ValueError(row["gpus"], row["rdma"])
     plain: dict[str, Any] = {name: _words(row[name]) for name in _TEXTS} | {name: _figure(row[name]) for name in _FIGURES}
     return Offer(
@@ -116,7 +126,7 @@ def _words(value: Any) -> str:
 
 
 def _figure(value: Any) -> float | None:
-    if value is not None and (type(value) not in (int, float) or not 0 < value < math.inf):
+    if value is not None and (type(value) not in (int, float) or not 0 < value <= MOST_OF_A_MACHINE):
         raise ValueError(value)
     return None if value is None else float(value)
 
@@ -124,7 +134,8 @@ def _figure(value: Any) -> float | None:
 def _price(written: list[str] | None) -> Price | None:
     if written is None:
         return None
-    amount, currency, kind = Decimal(written[0]), written[1], written[2]
-    if not (amount.is_finite() and amount >= 0 and currency in CURRENCIES and kind in PRICE_KIND_WORDS):
+    amount, currency, kind = Decimal(str(written[0])), written[1], written[2]
+    sound = type(written[0]) is str and amount.is_finite() and 0 <= amount <= MOST_PER_HOUR
+    if not (sound and currency in CURRENCIES and kind in PRICE_KIND_WORDS):
         raise ValueError(written)
     return Price(amount, currency, kind)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 from fullstep.errors import Fault, InputError
@@ -121,30 +122,31 @@ def row_splits(rows: int, ranks: int, job: Job, bench: Workbench) -> list[int]:
     """
     if rows % ranks:
         return []
-    share = rows // ranks
-    sizes = [size for size in divisors(share) if size <= _LARGEST_MICRO_BATCH]
+    share, most = rows // ranks, _most_rows(job)
+    sizes = list(divisors(share, max(most, job.batch.micro_batch)))
     if not bench.may_change("batch.micro_batch"):
         sizes = [size for size in sizes if size == job.batch.micro_batch]
     if not bench.may_change("batch.accumulation"):
         sizes = [size for size in sizes if share // size == job.batch.accumulation]
-    most = _most_rows(job)
     return [size for size in sizes if size <= most] or sizes[:1]
 
 
-def divisors(number: int) -> list[int]:
-    """All divisors, ascending.
+@lru_cache(maxsize=256)
+def divisors(number: int, most: int) -> Sequence[int]:
+    """Divisors up to ``most``, ascending.
 
-    >>> divisors(12)
-    [1, 2, 3, 4, 6, 12]
+    >>> divisors(12, 12), divisors(12, 5)
+    ([1, 2, 3, 4, 6, 12], [1, 2, 3, 4])
     """
-    low = [size for size in range(1, math.isqrt(number) + 1) if number % size == 0]
-    return low + [number // size for size in reversed(low) if size * size != number]
+    low = [size for size in range(1, min(most, math.isqrt(number)) + 1) if number % size == 0]
+    return low + [high for size in reversed(low) if size * size != number and (high := number // size) <= most]
 
 
 def _most_rows(job: Job) -> int:
     """Rows whose embeddings alone, at one byte per element, fill the card: no micro-batch beyond that can fit."""
     usable = job.machine.usable_bytes
-    return _LARGEST_MICRO_BATCH if usable is None else usable // (job.batch.sequence_tokens * job.shape.hidden)
+    rows = _LARGEST_MICRO_BATCH if usable is None else usable // (job.batch.sequence_tokens * job.shape.hidden)
+    return max(1, min(_LARGEST_MICRO_BATCH, rows))
 
 
 def batch_changes(micro_batch: int, rows_per_rank: int) -> dict[str, object]:

@@ -13,18 +13,32 @@ from typing import NamedTuple
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.hardware import Card
 from fullstep.job import Job, edit
+from fullstep.ledger import Run
 from fullstep.offers.offer import Offer
 from fullstep.plan.candidates import RuledOut, node_counts
 from fullstep.plan.deadline import judge_run
 from fullstep.plan.machine_layouts import Kind, best_on
-from fullstep.plan.no_rental import host_too_small, never_ends, not_known, over_budget, too_few, too_late, unknown_network
+from fullstep.plan.no_rental import (
+    host_too_small,
+    never_ends,
+    not_known,
+    other_count,
+    over_budget,
+    too_few,
+    too_late,
+    unknown_network,
+    waits_for_network,
+)
 from fullstep.plan.rejections import Rejection
 from fullstep.plan.rental import Rental, with_cost
 from fullstep.plan.renting import Asked, Renter
-from fullstep.plan.timer import Timer, run_seconds
+from fullstep.plan.timer import Timer, exposed_share
 from fullstep.plan.trial import Refusal, Trial, Workbench, verdict_order
 from fullstep.plan.verdict import judge_host
 from fullstep.quantities import GIB, HOUR_SECONDS, Bounds
+
+_MOSTLY_WAITING = 0.5
+"""share of a step that waits for communication, from which on twice as many machines are not tried: they would wait longer"""
 
 
 class Searched(NamedTuple):
@@ -49,10 +63,17 @@ def search_market(bench: Workbench, timer: Timer, renter: Renter) -> Searched:
     found = Searched([], [], [], [], [], [])
     job = bench.as_written.job
     counts = [nodes for nodes in node_counts(job) if bench.allows({"machine.nodes": nodes})]
+    waits: set[Kind] = set()
     for nodes in counts:
         for kind, offers in _kinds(renter, nodes).items():
-            if bench.may_change("machine.gpus") or kind.gpus == job.machine.gpus:
-                _search_kind(bench, timer, renter, (kind, offers), found)
+            alike = kind._replace(nodes=1)
+            if not bench.may_change("machine.gpus") and kind.gpus != job.machine.gpus:
+                if nodes == counts[0]:
+                    found.without.append(other_count(kind.words, job.machine.gpus, offers))
+            elif alike in waits:
+                found.without.append(waits_for_network(kind.words, offers))
+            elif _search_kind(bench, timer, renter, (kind, offers), found) > _MOSTLY_WAITING:
+                waits.add(alike)
     found.without.extend(_not_joined(renter, counts))
     if found.trials or found.late or found.dear:  # what can be judged is preferred to what cannot
         found.without.extend(out for _, out in found.open)
@@ -70,8 +91,8 @@ def _kinds(renter: Renter, nodes: int) -> Mapping[Kind, list[Offer]]:
     return kinds
 
 
-def _search_kind(bench: Workbench, timer: Timer, renter: Renter, machines: tuple[Kind, Sequence[Offer]], found: Searched) -> None:
-    """The best layout of a kind of machine, then what each seller asks for it."""
+def _search_kind(bench: Workbench, timer: Timer, renter: Renter, machines: tuple[Kind, Sequence[Offer]], found: Searched) -> float:
+    """The best layout of a kind of machine, then what each seller asks; returns the share of its step that waits for communication."""
     kind, offers = machines
     job = bench.as_written.job
     unable = _unable(job, kind.cards)
@@ -79,7 +100,7 @@ def _search_kind(bench: Workbench, timer: Timer, renter: Renter, machines: tuple
     if isinstance(worst, Refusal) or worst.verdict == "does_not_fit":
         price = renter.lowest_per_hour(offers, job, kind.nodes)
         found.ruled_out.append(RuledOut(kind.words, worst, len(offers), worst.changes, offers=tuple(offers), per_hour=price))
-        return
+        return 0.0
     fitting: list[Offer] = []
     small: list[Offer] = []
     for offer in offers:
@@ -88,6 +109,7 @@ def _search_kind(bench: Workbench, timer: Timer, renter: Renter, machines: tuple
         found.without.append(host_too_small(kind.words, worst, small)._replace(per_hour=renter.lowest_per_hour(small, job, kind.nodes)))
     for asked in renter.by_seller(worst.job, worst.answer, fitting):
         _judge(kind, worst, asked, found)
+    return exposed_share(worst) if kind.nodes > 1 else 0.0
 
 
 def _judge(kind: Kind, trial: Trial, asked: Asked, found: Searched) -> None:
@@ -128,11 +150,24 @@ def _worst(trials: Sequence[Trial | Refusal]) -> Trial | Refusal:
         sized.append(trial)
     worst = max(sized, key=lambda trial: (verdict_order(trial.verdict), trial.seconds_per_token or inf))
     timing = worst.answer.timing
+    runs = [found.answer.timing.run for found in sized if found.answer.timing is not None]
     if len(sized) == 1 or timing is None or timing.run is None:
         return worst
-    known = [seconds for trial in sized if (seconds := run_seconds(trial)) is not None]
-    seconds = Bounds(min(one.low for one in known), timing.run.seconds.likely, max(one.high for one in known))
-    return worst._replace(answer=replace(worst.answer, timing=timing._replace(run=replace(timing.run, seconds=seconds))))
+    run = _from_to([each for each in runs if each is not None], timing.run)
+    return worst._replace(answer=replace(worst.answer, timing=timing._replace(run=run)))
+
+
+def _from_to(runs: Sequence[Run], likely: Run) -> Run:
+    """A run whose low end is that of the fastest form, part by part, and whose high end is that of the slowest."""
+    fastest, slowest = min(runs, key=lambda run: run.seconds.low), max(runs, key=lambda run: run.seconds.high)
+    saves = [run.checkpoint_seconds for run in (fastest, likely, slowest)]
+    known = [each for each in saves if each is not None]
+    return replace(
+        likely,
+        seconds=Bounds(fastest.seconds.low, likely.seconds.likely, slowest.seconds.high),
+        evaluation_seconds=Bounds(fastest.evaluation_seconds.low, likely.evaluation_seconds.likely, slowest.evaluation_seconds.high),
+        checkpoint_seconds=Bounds(known[0].low, known[1].likely, known[2].high) if len(known) == len(saves) else None,
+    )
 
 
 def _host_is_enough(trial: Trial, offer: Offer) -> bool:

@@ -61,6 +61,16 @@ def unknown_network(nodes: int, offers: Sequence[Offer]) -> Rejection:
     return _record(f"{nodes} nodes of {len(offers)} offers", "network", offers, detail)
 
 
+def other_count(what: str, gpus: int, offers: Sequence[Offer]) -> Rejection:
+    """Another number of GPUs than the worksheet fixes."""
+    return _record(what, "availability", offers, f"machine.gpus is fixed to {gpus}")
+
+
+def waits_for_network(what: str, offers: Sequence[Offer]) -> Rejection:
+    """With fewer of these machines most of a step waits for communication already."""
+    return _record(what, "network", offers, "with half as many of them most of a step waits for communication already")
+
+
 def too_few(nodes: int, offers: Sequence[Offer]) -> Rejection:
     """Machines of one's own of which there are fewer."""
     return _record(f"{nodes} nodes of {len(offers)} offers", "availability", offers, "there are fewer machines", needed=float(nodes))

@@ -147,7 +147,7 @@ def _more_gpus(bench: Workbench) -> Iterator[_Change]:
     for gpus, nodes in _larger_machines(job):
         share, rest = divmod(rows, gpus * nodes)
         if not rest:
-            micro_batch = max(size for size in divisors(share) if size <= job.batch.micro_batch)
+            micro_batch = divisors(share, job.batch.micro_batch)[-1]
             changes = {**_machine(job, gpus, nodes), **batch_changes(micro_batch, share)}
             yield _Change(changes, f"{_machine_words(gpus, nodes)}, state sharded over them")
 

@@ -22,9 +22,11 @@ from fullstep.offers.offer import Offer
 from fullstep.plan.rental import Rental, with_cost
 from fullstep.plan.trial import Trial
 from fullstep.plan.usage import UsageBounds, cost_assumptions, usage_of
-from fullstep.quantities import HOUR_SECONDS, Bounds, cents
+from fullstep.quantities import GIB, HOUR_SECONDS, Bounds, cents
 
 _MILLION = 1_000_000
+_AS_STATED = 0.95
+"""of a size that a worksheet states: sellers round, and 2,000 GiB stand for 2,048"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +87,23 @@ class Renter:
             for card in offer.cards:
                 self._by_machine.setdefault((card.key, offer.gpus), []).append(offer)
 
-    def offers_for(self, job: Job) -> list[Offer]:
-        """Offers of the job's machines: the card, as many of it, and for several machines a network that is known."""
+    def offers_for(self, job: Job, host_bytes: float = 0.0) -> list[Offer]:
+        """Offers of the job's machines: the card, as many of it, no less network and host memory than stated, and enough host memory.
+
+        Args:
+            job: complete
+            host_bytes: that it needs on one node
+        """
         machine = job.machine
         found = [] if machine.card is None else self._by_machine.get((machine.card.key, machine.gpus), [])
-        return [offer for offer in found if self.has_enough(offer, machine.nodes)]
+        host_gib = max(host_bytes, (machine.host_memory_bytes or 0) * _AS_STATED) / GIB
+        network = (machine.network_gbit_s or 0.0) * _AS_STATED if machine.nodes > 1 else 0.0
+        return [
+            offer for offer in found
+            if self.has_enough(offer, machine.nodes)
+            and (offer.host_memory_gib is None or offer.host_memory_gib >= host_gib)
+            and (offer.network_gbit_s is None or offer.network_gbit_s >= network)
+        ]  # fmt: skip
 
     def has_enough(self, offer: Offer, nodes: int) -> bool:
         """So many of its machines can work together."""
@@ -114,12 +128,12 @@ class Renter:
     def by_seller(self, job: Job, answer: Answer, offers: Iterable[Offer]) -> Iterator[Asked]:
         """What each seller of a kind of machine asks for one job, on demand and interruptible."""
         usage = None if (run := _run(answer)) is None else usage_of(job, run)
-        sellers: dict[tuple[str, str, bool], list[Offer]] = {}
+        sellers: dict[tuple[str, str, bool, bool], list[Offer]] = {}
         for offer in offers:
             for interruptible in (False, True):
                 if offer.price(interruptible) is not None:
-                    sellers.setdefault((offer.provider, offer.tier, interruptible), []).append(offer)
-        for (_, _, interruptible), group in sellers.items():
+                    sellers.setdefault((offer.provider, offer.tier, offer.purchase is not None, interruptible), []).append(offer)
+        for (*_, interruptible), group in sellers.items():
             found = self._best(job, answer, group, usage, interruptible)
             yield Asked(tuple(group), interruptible, None if found is None else self._in_full(job, answer, found, usage))
 
@@ -277,5 +291,5 @@ def _per_million_tokens(job: Job, answer: Answer, per_hour: Decimal) -> Decimal 
 
 def with_rentals(trial: Trial, renter: Renter) -> Trial:
     """The trial with what its machines cost where they are for rent, and its run with the cost of the first."""
-    rentals = tuple(renter.cheapest(trial.job, trial.answer, renter.offers_for(trial.job)))
+    rentals = tuple(renter.cheapest(trial.job, trial.answer, renter.offers_for(trial.job, trial.answer.host.memory_peak_bytes)))
     return trial._replace(rentals=rentals, answer=with_cost(trial.answer, rentals[0])) if rentals else trial

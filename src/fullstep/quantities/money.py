@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Literal, get_args
 
 Currency = Literal["USD", "EUR", "RUB"]
 CURRENCIES: tuple[Currency, ...] = get_args(Currency)
 _SIGNS: dict[Currency, str] = {"USD": "$", "EUR": "€", "RUB": "₽"}
 _CENT = Decimal("0.01")
+WIDE = Context(prec=80)
+"""for rounding to places: sums beyond 10^20 are absurd, and no reason to fail"""
 
 
 def cents(amount: Decimal) -> Decimal:
@@ -17,7 +19,7 @@ def cents(amount: Decimal) -> Decimal:
     >>> cents(Decimal("2.345"))
     Decimal('2.35')
     """
-    return amount.quantize(_CENT, ROUND_HALF_UP)
+    return amount.quantize(_CENT, ROUND_HALF_UP, WIDE)
 
 
 def money(amount: Decimal, currency: Currency) -> str:
@@ -28,7 +30,7 @@ def money(amount: Decimal, currency: Currency) -> str:
     """
     sign = _SIGNS[currency]
     if abs(amount) >= 100:
-        return f"{sign}{amount.quantize(Decimal(1), ROUND_HALF_UP):,}"
+        return f"{sign}{amount.quantize(Decimal(1), ROUND_HALF_UP, WIDE):,}"
     if abs(amount) >= Decimal("0.1") or amount == 0:
         return f"{sign}{cents(amount)}"
     return f"{sign}{amount:.2g}" if abs(amount) >= Decimal("0.0001") else f"{sign}{amount:.1e}"

@@ -160,7 +160,7 @@ def option_on_offer(trial: Trial, today: date, rows: int) -> str:
     if rental is None:
         return machine_words(job)
     currency, each = job.goal.currency, rental.per_million_tokens
-    more = f" and {rental.elsewhere} dearer places" if rental.elsewhere > 1 else ""
+    more = f" and {rental.elsewhere} other offer{'s' if rental.elsewhere > 1 else ''} of theirs" if rental.elsewhere else ""
     where = f"{_machine_and_layout(trial, rental, rows)} · {rental.name}{more}{' †' if is_old(rental.offer, today) else ''}"
     if rental.cost is not None and rental.run_hours is not None:
         return f"{cost_words(rental.cost, currency)}, {_hours(rental.run_hours)} · {where}"
