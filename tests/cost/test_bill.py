@@ -226,6 +226,7 @@ def test_absurd_amounts_are_no_reason_to_fail() -> None:
 def test_what_never_ends_says_so() -> None:
     found = priced(replace(USAGE, interval_seconds=20 * HOUR), rent(interrupted_every_seconds=60.0))
     assert not found.ends and found.bill.lines[0].amount is None and "never ends" in found.bill.lines[0].note
+    assert found.run_seconds == found.elapsed_seconds == found.billed_seconds == inf
 
 
 USAGES = st.builds(

@@ -113,6 +113,13 @@ def test_a_host_that_is_too_small_is_out(sheet: Sheet) -> None:
     assert found.options[0].rental is not None and found.options[0].rental.per_hour == 16
 
 
+def test_host_memory_that_is_stated_gives_way_to_the_offers(sheet: Sheet) -> None:
+    """Without a machine it belongs to none."""
+    found = planned(sheet, offer("H100-SXM", 8, "16", host_memory_gib=64.0), machine={"host_memory_gib": 1})
+    (best,) = found.options
+    assert best.job.machine.host_memory_bytes == 64 * 2**30 and best.worksheet.stated("machine.host_memory_gib") == 64
+
+
 def test_several_machines_need_a_network_that_is_known(sheet: Sheet) -> None:
     silent, joined = offer("H100-SXM", 8, "10", instance="silent"), offer("H100-SXM", 8, "16", instance="joined", network_gbit_s=1000.0)
     found = planned(sheet, silent, joined, goal={"max_nodes": 2})

@@ -91,7 +91,7 @@ def priced(usage: Usage, rent: Rent) -> Priced:
         worked_seconds=run.billed_seconds,
         billed_seconds=periods + (course.rounding_seconds or 0.0) + course.minimum_seconds,
         run_seconds=once,
-        elapsed_seconds=once + gaps * (between + run.wall_seconds),
+        elapsed_seconds=once + (gaps * (between + run.wall_seconds) if gaps else 0.0),
         interruptions=usage.runs * run.interruptions,
         deviation=cents(Decimal(repr(spread)) * rent.per_hour) if spread < inf else _ZERO,
     )

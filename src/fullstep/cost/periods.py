@@ -74,9 +74,11 @@ def billed_periods(run_seconds: float, pause: Pause, usage: Usage) -> list[tuple
     """
     gaps = usage.runs - 1
     first = usage.setup_seconds + run_seconds
+    if not gaps:
+        return [(first, 1)]
     if pause.kind == "kept":
         return [(first + gaps * (pause.idle_seconds + run_seconds), 1)]
-    return [(first, 1), *([(pause.again_seconds + run_seconds, gaps)] if gaps else [])]
+    return [(first, 1), (pause.again_seconds + run_seconds, gaps)]
 
 
 def rounding_seconds(period_seconds: float, step_seconds: float) -> float:

@@ -99,6 +99,8 @@ def _need(trial: Trial) -> tuple[int, float]:
 
 def _place(bench: Workbench, kind: Kind, card: Card) -> _Place | Refusal:
     written, machine = bench.as_written.job, kind.changes(card)
+    if bench.worksheet.stated("machine.host_memory_gib") is not None:
+        machine["machine.host_memory_gib"] = None  # each offer brings its own
     gpus = kind.gpus * kind.nodes
     job = replace(written, machine=replace(written.machine, card=card, gpus=kind.gpus, nodes=kind.nodes))
     names = [name for name in _TRIED if name in strategies_for(job, kind.nodes) and (name == "single") is (gpus == 1)]
