@@ -18,7 +18,7 @@ EXIT_LAB = 4
 _STOPPED_BY_SIGINT = 128 + 2
 
 COMMANDS: dict[str, str] = {
-    "plan": "the main job: layouts of the worksheet's machine ranked, what does not fit and why",
+    "plan": "the main job: layouts of the worksheet's machine, or machines on the market, ranked; the bill",
     "estimate": "one worksheet exactly as written; two are compared; --jsonl answers thousands",
     "largest": "the largest micro-batch, row length, rank or model that fits",
     "trace": "one full step of the real model class, no GPU, no weights; needs the extra lab",

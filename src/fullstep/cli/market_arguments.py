@@ -25,8 +25,8 @@ def add_market_arguments(parser: argparse.ArgumentParser, *, sellers: bool = Tru
     group.add_argument("--any-fabric", action="store_true", help=fabric)
     parser.set_defaults(sellers=[], places=None, on_demand=False)
     if sellers:
-        names = "these sellers alone; your own machines: own"
-        group.add_argument("--provider", nargs="+", action="extend", dest="sellers", metavar="NAME", help=names)
+        names = "this seller alone, as often as needed, or NAME,NAME; your own machines: own"
+        group.add_argument("--provider", action="append", dest="sellers", metavar="NAME", help=names)
         group.add_argument("--region", dest="places", metavar="TEXT", help="regions with this in their name")
         group.add_argument("--on-demand", action="store_true", help="no machines that somebody may take away")
 

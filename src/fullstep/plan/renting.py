@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import inf
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fullstep.cost.bill import Priced, priced, saving_of, taking_of
 from fullstep.cost.rent import Rent
@@ -25,6 +25,8 @@ from fullstep.plan.usage import UsageBounds, cost_assumptions, usage_of
 from fullstep.quantities import GIB, HOUR_SECONDS, Bounds, cents
 
 _MILLION = 1_000_000
+_WEIGHTS = (0.185, 0.63, 0.185)
+"""of the 5 %, 50 % and 95 % quantiles of what is not sure of interruptions, for an expectation (Keefer and Bodily 1983)"""
 _AS_STATED = 0.95
 """of a size that a worksheet states: sellers round, and 2,000 GiB stand for 2,048"""
 
@@ -222,17 +224,24 @@ class Renter:
             return rental
         from fullstep.cost.chance import chance_within  # noqa: PLC0415 (only a deadline or a budget asks for chances)
 
-        rent = self.rent(job, rental.offer, rental.interruptible)
-        taking = taking_of(usage.likely, rent) if rental.interruptible else None
+        rents = [self.rent(job, rental.offer, rental.interruptible, end) for end in range(len(_WEIGHTS))]
+        takings = [taking_of(usage.likely, rent) if rental.interruptible else None for rent in rents]
         saving, runs = saving_of(usage.likely), usage.likely.runs
+
+        def chance(limit_seconds: float, work: Bounds, clock: Literal["wall", "billed"]) -> float:
+            """Over what is not sure of interruptions; where all is stated, or there are none, by one figure."""
+            if len(set(takings)) == 1:
+                return chance_within(limit_seconds, work, saving, takings[0], clock=clock)
+            found = (chance_within(limit_seconds, work, saving, taking, clock=clock) for taking in takings)
+            return sum(weight * each for weight, each in zip(_WEIGHTS, found, strict=True))
+
         in_time = in_budget = None
         if goal.finish_within_hours is not None:  # set-up counts as work: it is no surer
             once = Bounds(*(one.setup_seconds + one.work_seconds for one in usage))
-            in_time = chance_within(goal.finish_within_hours * HOUR_SECONDS, once, saving, taking)
+            in_time = chance(goal.finish_within_hours * HOUR_SECONDS, once, "wall")
         if goal.budget is not None:
             all_runs = Bounds(*(one.setup_seconds + runs * one.work_seconds for one in usage))
-            seconds = _seconds_that_it_buys(Decimal(goal.budget), likely, rent, usage.likely)
-            in_budget = chance_within(seconds, all_runs, saving, taking, clock="billed")
+            in_budget = chance(_seconds_that_it_buys(Decimal(goal.budget), likely, rents[1], usage.likely), all_runs, "billed")
         return rental._replace(in_time=in_time, in_budget=in_budget)
 
 
