@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from math import inf
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from fullstep.cost.bill import Priced, priced, saving_of, taking_of
+from fullstep.cost.bill import Priced, priced
 from fullstep.cost.rent import Rent
-from fullstep.cost.usage import Usage
 from fullstep.evidence import Assumption
 from fullstep.job import Job
 from fullstep.ledger import Answer, Cost, Run
@@ -25,8 +23,6 @@ from fullstep.plan.usage import UsageBounds, cost_assumptions, usage_of
 from fullstep.quantities import GIB, HOUR_SECONDS, Bounds, cents
 
 _MILLION = 1_000_000
-_WEIGHTS = (0.185, 0.63, 0.185)
-"""of the 5 %, 50 % and 95 % quantiles of what is not sure of interruptions, for an expectation (Keefer and Bodily 1983)"""
 _AS_STATED = 0.95
 """of a size that a worksheet states: sellers round, and 2,000 GiB stand for 2,048"""
 
@@ -178,7 +174,12 @@ class Renter:
         hours = Bounds(*(each.run_seconds / HOUR_SECONDS for each in (low, likely, high)))
         cost = _cost(low, likely, high, rental)
         whole = rental._replace(cost=cost, run_hours=hours, assumptions=tuple(self._assumptions(job, rental)))
-        return self._with_chances(job, whole, usage, likely)
+        if job.goal.finish_within_hours is None and job.goal.budget is None:
+            return whole
+        from fullstep.plan.chances import with_chances  # noqa: PLC0415 (only a deadline or a budget asks for chances)
+
+        rents = [self.rent(job, rental.offer, rental.interruptible, end) for end in (0, 1, 2)]
+        return with_chances(job, whole, usage, likely, rents)
 
     def _assumptions(self, job: Job, rental: Rental) -> Iterator[Assumption]:
         """Figures that are not stated, and the rates of currencies that are used."""
@@ -217,41 +218,6 @@ class Renter:
             interrupted_every_seconds=every if interruptible else None,
             wait_seconds=0.0 if not interruptible else assumed("wait").bounds[end] if wait is None else wait * HOUR_SECONDS,
         )
-
-    def _with_chances(self, job: Job, rental: Rental, usage: UsageBounds, likely: Priced) -> Rental:
-        goal = job.goal
-        if rental.cost is None or (goal.finish_within_hours is None and goal.budget is None):
-            return rental
-        from fullstep.cost.chance import chance_within  # noqa: PLC0415 (only a deadline or a budget asks for chances)
-
-        rents = [self.rent(job, rental.offer, rental.interruptible, end) for end in range(len(_WEIGHTS))]
-        takings = [taking_of(usage.likely, rent) if rental.interruptible else None for rent in rents]
-        saving, runs = saving_of(usage.likely), usage.likely.runs
-
-        def chance(limit_seconds: float, work: Bounds, clock: Literal["wall", "billed"]) -> float:
-            """Over what is not sure of interruptions; where all is stated, or there are none, by one figure."""
-            if len(set(takings)) == 1:
-                return chance_within(limit_seconds, work, saving, takings[0], clock=clock)
-            found = (chance_within(limit_seconds, work, saving, taking, clock=clock) for taking in takings)
-            return sum(weight * each for weight, each in zip(_WEIGHTS, found, strict=True))
-
-        in_time = in_budget = None
-        if goal.finish_within_hours is not None:  # set-up counts as work: it is no surer
-            once = Bounds(*(one.setup_seconds + one.work_seconds for one in usage))
-            in_time = chance(goal.finish_within_hours * HOUR_SECONDS, once, "wall")
-        if goal.budget is not None:
-            all_runs = Bounds(*(one.setup_seconds + runs * one.work_seconds for one in usage))
-            in_budget = chance(_seconds_that_it_buys(Decimal(goal.budget), likely, rents[1], usage.likely), all_runs, "billed")
-        return rental._replace(in_time=in_time, in_budget=in_budget)
-
-
-def _seconds_that_it_buys(budget: Decimal, likely: Priced, rent: Rent, usage: Usage) -> float:
-    """Of set-up and all runs, billed on each machine, when all else is paid [s]; unknown lines cost nothing."""
-    each_second = rent.per_hour * rent.machines / Decimal(HOUR_SECONDS)
-    rest = likely.bill.total - each_second * Decimal(repr(usage.setup_seconds + usage.runs * likely.worked_seconds))
-    if each_second == 0:
-        return inf if budget >= rest else 0.0
-    return float((budget - rest) / each_second)
 
 
 def _cost(low: Priced, likely: Priced, high: Priced, rental: Rental) -> Cost:
