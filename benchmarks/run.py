@@ -70,7 +70,8 @@ def market_search(repeats: int, nodes: int = 1) -> Result:
     sheet = ["--model", "meta-llama/Llama-3.1-8B", "--method", "lora", *batch]
     own = seconds_of([str(FULLSTEP), "plan", *sheet, "--max-nodes", str(nodes), "--json"], repeats)
     estimate = seconds_of([str(FULLSTEP), "estimate", *sheet, "--json"], repeats)
-    return Result(f"`fullstep plan`, the market, up to {nodes} nodes", f"{own:.2f} s", f"{own / estimate:.1f} x one estimate", "under 2 s")
+    wanted = "under 2 s" if nodes == 1 else ""
+    return Result(f"`fullstep plan`, the market, up to {nodes} nodes", f"{own:.2f} s", f"{own / estimate:.1f} x one estimate", wanted)
 
 
 def throughput(lines: int) -> tuple[Result, Result]:

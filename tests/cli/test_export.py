@@ -8,10 +8,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from market_by_hand import FAIR, offer
 
 from fullstep.cli import main
+from fullstep.offers.currency import default_rates
+from fullstep.offers.market import Market
+from fullstep.offers.offer import Offer
+from fullstep.plan.renting import Renter
 
 WORKSHEET = {"model": {"name": "meta-llama/Llama-3.1-8B"}, "method": {"kind": "lora"}, "machine": {"gpu": "H100-SXM", "gpus": 8}}
+
+ON_THE_MARKET = ["--model", "meta-llama/Llama-3.1-8B", "--method", "lora", "--data-tokens", "1e7"]
 
 
 @pytest.fixture
@@ -135,3 +142,33 @@ def test_a_price_that_was_seen_is_no_limit(capsys: pytest.CaptureFixture[str]) -
     assert "max_price" not in capsys.readouterr().out
     assert main(["export", *sheet, "--gpu", "H100-SXM", "--price-per-hour", "3.5"]) == 0
     assert "max_price: 3.5" in capsys.readouterr().out
+
+
+def the_market_is(monkeypatch: pytest.MonkeyPatch, *offers: Offer) -> None:
+    terms = {offer.provider: FAIR for offer in offers}
+    monkeypatch.setattr("fullstep.cli.export.renter_from", lambda _: Renter(Market(offers, terms, default_rates())))
+
+
+def test_interruptible_machines_where_checkpoints_would_be_lost_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SkyPilot mounts no bucket on Verda; of what costs more, on-demand machines lose nothing."""
+    spot, steady = offer("H100-SXM", 1, None, "1", provider="verda"), offer("H100-SXM", 1, "3", provider="verda")
+    words = ["export", *ON_THE_MARKET, "--to", "skypilot"]
+    the_market_is(monkeypatch, spot, steady)
+    assert main(words) == 0
+    assert "use_spot" not in yaml.safe_load(capsys.readouterr().out)["resources"]
+    assert main([*words, "--option", "0"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["resources"]["use_spot"] is True
+    the_market_is(monkeypatch, spot)
+    assert main(words) == 2
+    assert "--checkpoints: verda is interruptible, and skypilot keeps nothing there" in capsys.readouterr().err
+
+
+def test_an_option_is_taken_by_its_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    the_market_is(monkeypatch, offer("H100-SXM", 1, "3"), offer("H200-SXM", 1, "9"))
+    words = ["export", *ON_THE_MARKET, "--to", "torchrun", "--option"]
+    assert main([*words, "1"]) == 0
+    assert "1 GPU H200-SXM each" in capsys.readouterr().out
+    assert main([*words, "2"]) == 2
+    assert "--option: 2 of 2 options; allowed: a place from 0 to 1" in capsys.readouterr().err

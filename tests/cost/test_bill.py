@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fullstep.cost.bill import Priced, priced
-from fullstep.cost.periods import MONTH_SECONDS, pause_between_runs
+from fullstep.cost.periods import MONTH_SECONDS, minimum_per_interruption_seconds
 from fullstep.cost.rent import Rent
 from fullstep.cost.usage import Usage
 from fullstep.ledger import BillLine
@@ -95,6 +95,25 @@ def test_machines_that_are_kept_are_one_billed_period() -> None:
     assert apart.billed_seconds == pytest.approx(5 * HOUR)
 
 
+def test_the_billing_step_decides_what_is_done_in_a_pause() -> None:
+    """Three runs of 53 min, pauses of 12, a set-up of 10 by the hour: kept are 3.23 h, so 4; given back between them three times 2."""
+    hourly = replace(EXACT, billing_step_seconds=HOUR, minimum_seconds=HOUR, stopped="billed")
+    usage = replace(
+        USAGE, steps_seconds=53 * 60.0, start_seconds=600.0, install_seconds=0.0, download_seconds=0.0, load_seconds=0.0, runs=3,
+        idle_seconds=12 * 60.0,
+    )  # fmt: skip
+    found = priced(usage, rent(provider=hourly))
+    assert "run on" in line(found, "idle between runs").note
+    assert float(found.bill.total) == pytest.approx(40, abs=1e-3)
+
+
+def test_a_step_that_has_begun_meets_a_minimum_of_one() -> None:
+    assert minimum_per_interruption_seconds(1.5 * HOUR, HOUR, HOUR) == 0.0
+    # two steps at least: a life within the first, 1 - e**(-1), is billed one and lacks one
+    assert minimum_per_interruption_seconds(HOUR, 2 * HOUR, HOUR) == pytest.approx(HOUR * (1 - exp(-1)))
+    assert minimum_per_interruption_seconds(HOUR, HOUR, 1.0) == pytest.approx(HOUR / exp(1), rel=1e-3)
+
+
 def test_egress_of_several_runs_crosses_a_tier() -> None:
     """Three times 16 GB: 40 are free, 8 cost 0.10."""
     terms = replace(EXACT, egress=parse_tiers("40:0|:0.10"))
@@ -127,7 +146,8 @@ def test_rounding_of_a_short_run_that_is_seldom_interrupted() -> None:
 def test_pauses_between_runs(stopped: Any, idle_hours: float, kind: str, hours: float) -> None:
     usage = replace(USAGE, runs=3, idle_seconds=idle_hours * HOUR)
     terms = rent(provider=replace(EXACT, stopped=stopped, disk_usd_gb_month=Decimal(0)))
-    assert pause_between_runs(usage, terms).kind == kind
+    words = {"stopped": "are stopped", "ended": "are given back", "kept": "run on"}[kind]
+    assert words in line(priced(usage, terms), "idle between runs").note
     assert float(priced(usage, terms).bill.total) == pytest.approx(10 * (60 + 25 / 60 + 2 * hours), abs=1e-4)
 
 
@@ -152,13 +172,14 @@ def test_a_stopped_machine_pays_its_disk_and_may_be_dearer_than_a_new_one() -> N
     """100 GB at 0.20 for 1,000 h are 27, and to start again 2; to set it all up 4."""
     terms = replace(EXACT, stopped="compute_free", disk_usd_gb_month=Decimal("0.10"), stopped_disk_usd_gb_month=Decimal("0.20"))
     usage = replace(USAGE, runs=2, idle_seconds=1000 * HOUR)
-    assert pause_between_runs(usage, rent(provider=terms)).kind == "ended"
-    assert pause_between_runs(replace(usage, idle_seconds=10 * HOUR), rent(provider=terms)).kind == "stopped"
+    assert "given back" in line(priced(usage, rent(provider=terms)), "idle between runs").note
+    assert "stopped" in line(priced(replace(usage, idle_seconds=10 * HOUR), rent(provider=terms)), "idle between runs").note
 
 
 def test_what_a_stopped_disk_costs_has_to_be_known() -> None:
     usage = replace(USAGE, runs=2, idle_seconds=10 * HOUR)
-    assert pause_between_runs(usage, rent(provider=replace(EXACT, stopped="compute_free"))).kind == "ended"
+    found = priced(usage, rent(provider=replace(EXACT, stopped="compute_free")))
+    assert "given back" in line(found, "idle between runs").note
 
 
 def test_what_is_not_known_is_unknown_and_not_in_the_total() -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fullstep.plan.rental import Rental
     from fullstep.plan.search import Plan
     from fullstep.plan.trial import Trial
-    from fullstep.quantities import Currency
 
 _TOOLS = ("skypilot", "dstack", "slurm", "torchrun")
 _CHOICES = {
@@ -52,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     offer.add_argument("--region", metavar="NAME", help="like us-east-1")
     offer.add_argument("--instance", metavar="NAME", help="like p5.48xlarge")
     offer.add_argument("--price-per-hour", metavar="USD", help="of one node; dstack takes nothing dearer")
+    at = "place in options of `fullstep plan --json`, from 0"
+    offer.add_argument("--option", type=_place_in_list, metavar="N", help=at)
     choose = "of the market, where the worksheet names no machine (cheapest); what the tool cannot start is passed over"
     offer.add_argument("--choose", choices=tuple(_CHOICES), default="cheapest", help=choose)
     add_market_arguments(parser, sellers=False)
@@ -69,6 +70,13 @@ def _hours(text: str) -> float:
     return hours
 
 
+def _place_in_list(text: str) -> int:
+    """A whole number from 0."""
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        raise argparse.ArgumentTypeError(f"{text[:40]}; allowed: a whole number from 0")
+    return int(text)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Writes the files and returns the exit code: 3 where the worksheet does not fit, which their heads say too."""
     from fullstep.api.answer import answer_of  # noqa: PLC0415 (after the arguments are known to be good)
@@ -76,8 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     worksheet = worksheet_from(arguments)
     job = complete(worksheet)
-    if job.machine.usable_bytes is None:
-        files, answer = _from_market(worksheet, arguments)
+    if job.machine.usable_bytes is None or arguments.option is not None:
+        files, answer = _from_plan(worksheet, arguments)
     else:
         answer = answer_of(job, renter=renter_from(arguments))
         files = _files(job, answer, arguments, _Place.stated(arguments))
@@ -105,11 +113,12 @@ class _Place(NamedTuple):
         return cls(*known, arguments.interruptible)
 
     @classmethod
-    def rented(cls, rental: Rental, currency: Currency) -> _Place:
+    def rented(cls, rental: Rental, job: Job) -> _Place:
         """By an offer. Its price is told and no limit, as prices move; a region of all of a seller's, or of a marketplace, is none."""
-        offer, price = rental.offer, rental.offer.price(rental.interruptible)
+        offer, price, currency = rental.offer, rental.offer.price(rental.interruptible), job.goal.currency
         note = f"Chosen: {rental.name}, {money(rental.per_hour, currency)} an hour, seen on {offer.captured_on}"
-        cost = () if rental.cost is None else (f"Cost: {money(rental.cost.likely, currency)} likely",)
+        plus = "" if rental.cost is None or not rental.cost.bill.unknown else ", and what its bill does not know"
+        cost = () if rental.cost is None else (f"Cost: {money(rental.cost.likely, currency)} likely{plus}",)
         if offer.is_own:
             return cls(None, None, None, None, False, (note, *cost))
         named = None if " " in offer.instance else offer.instance
@@ -137,8 +146,10 @@ def _files(job: Job, answer: Answer, arguments: argparse.Namespace, place: _Plac
     return TOOLS[arguments.to](launch)
 
 
-def _from_market(worksheet: Worksheet, arguments: argparse.Namespace) -> tuple[tuple[LaunchFile, ...], Answer]:
-    """The first option on the market that is wanted and that the tool can start.
+def _from_plan(worksheet: Worksheet, arguments: argparse.Namespace) -> tuple[tuple[LaunchFile, ...], Answer]:
+    """The option of a plan that is asked for; of the market, the first that is wanted and that the tool can start.
+
+    An interruptible machine is passed over where its checkpoints would go with it: what it costs rests on going on from them.
 
     Raises:
         InputError: there is none; the fault is that of the first, or says what the market lacks
@@ -147,15 +158,22 @@ def _from_market(worksheet: Worksheet, arguments: argparse.Namespace) -> tuple[t
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
     arguments.sellers, arguments.places = [arguments.provider] if arguments.provider else [], arguments.region
-    with progress("searching the market"):
+    with progress("searching"):
         found = plan(worksheet, renter=renter_from(arguments))
     first: InputError | None = None
     for trial in _wanted(found, arguments):
-        assert trial.rental is not None
+        place = _Place.stated(arguments) if trial.rental is None or not found.is_market else _Place.rented(trial.rental, trial.job)
         try:
-            return _files(trial.job, trial.answer, arguments, _Place.rented(trial.rental, trial.job.goal.currency)), trial.answer
+            files = _files(trial.job, trial.answer, arguments, place)
         except InputError as error:
             first = first or error
+            continue
+        losing = found.is_market and place.interruptible and any(file.loses_checkpoints for file in files)
+        if not losing or arguments.option is not None:
+            return files, trial.answer
+        what = f"{place.provider} is interruptible, and {arguments.to} keeps nothing there"
+        allowed = "a folder or bucket that outlives the machine; or --choose on-demand"
+        first = first or InputError(Fault("--checkpoints", what, allowed))
     if first is not None:
         raise first
     says_why = not found.options or found.verdict.answer in ("nothing_fits", "undecided")
@@ -165,6 +183,11 @@ def _from_market(worksheet: Worksheet, arguments: argparse.Namespace) -> tuple[t
 
 def _wanted(found: Plan, arguments: argparse.Namespace) -> list[Trial]:
     """The plan's own choice first, then other options of its kind, for tools that cannot start it."""
+    if arguments.option is not None:
+        if arguments.option >= len(found.options):
+            last = f"a place from 0 to {len(found.options) - 1}" if found.options else "no option: nothing fits"
+            raise InputError(Fault("--option", f"{arguments.option} of {len(found.options)} options", last))
+        return [found.options[arguments.option]]
     label = _CHOICES[arguments.choose]
     chosen = [choice.trial for choice in found.choices if any(each.startswith(label) for each in choice.labels)]
     others = [trial for trial in found.options if trial.fits and trial.over_budget == 0 and trial.lateness == 0]

@@ -15,7 +15,8 @@ from fullstep.cost.periods import (
     expected_rounding_seconds,
     minimum_per_interruption_seconds,
     minimum_seconds,
-    pause_between_runs,
+    pause_disk_cost,
+    possible_pauses,
     rounding_seconds,
     stopped_disk_usd_gb_month,
 )
@@ -117,19 +118,36 @@ def taking_of(usage: Usage, rent: Rent) -> Taking:
 
 
 def _course(usage: Usage, rent: Rent) -> _Course:
+    """The run, and of what may be done between runs that which costs least in all: hours, rounding, minimum charges and disks."""
     run = interrupted(usage.work_seconds, saving_of(usage), taking_of(usage, rent))
-    pause = pause_between_runs(usage, rent)
+    courses = [_billed(usage, rent, _Course(run, pause, 0.0, 0.0)) for pause in possible_pauses(usage, rent)]
+    if usage.runs == 1 or not run.ends:
+        return courses[0]
+    return min(courses, key=lambda course: _hours_and_disks(usage, rent, course))
+
+
+def _hours_and_disks(usage: Usage, rent: Rent, course: _Course) -> float:
+    """What differs by what is done between runs, in the currency of the bill."""
+    periods = sum(seconds * count for seconds, count in billed_periods(course.run.billed_seconds, course.pause, usage))
+    hours = (periods + (course.rounding_seconds or 0.0) + course.minimum_seconds) / HOUR_SECONDS
+    return hours * float(rent.per_hour) * rent.machines + (usage.runs - 1) * pause_disk_cost(course.pause, usage, rent)
+
+
+def _billed(usage: Usage, rent: Rent, course: _Course) -> _Course:
+    """With what billing adds to its periods."""
+    run, provider = course.run, rent.provider
     if rent.is_own or not run.ends:
-        return _Course(run, pause, 0.0, 0.0)
+        return course
     rounding: float | None = 0.0
-    minimum, least = rent.provider.minimum_seconds or 0.0, 0.0
-    for seconds, count in billed_periods(run.billed_seconds, pause, usage):
-        extra = _rounding(seconds, run, rent, usage.runs / count if pause.kind == "kept" else 1.0)
+    minimum, least, step = provider.minimum_seconds or 0.0, 0.0, provider.billing_step_seconds
+    for seconds, count in billed_periods(run.billed_seconds, course.pause, usage):
+        extra = _rounding(seconds, run, rent, usage.runs / count if course.pause.kind == "kept" else 1.0)
         least += count * minimum_seconds(seconds + (extra or 0.0), minimum)
         rounding = None if rounding is None or extra is None else rounding + count * extra
     if rent.interrupted_every_seconds is not None and minimum:
-        least += usage.runs * run.interruptions * minimum_per_interruption_seconds(rent.interrupted_every_seconds, minimum)
-    return _Course(run, pause, rounding, least)
+        each = minimum_per_interruption_seconds(rent.interrupted_every_seconds, minimum, step or 0.0)
+        least += usage.runs * run.interruptions * each
+    return course._replace(rounding_seconds=rounding, minimum_seconds=least)
 
 
 def _rounding(period_seconds: float, run: Interrupted, rent: Rent, runs: float) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import ceil, exp, expm1
-from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from fullstep.cost.interruption import rounding_per_interruption_seconds
@@ -33,38 +32,31 @@ class Pause(NamedTuple):
         return self.idle_seconds + self.again_seconds
 
 
-def pause_between_runs(usage: Usage, rent: Rent) -> Pause:
-    """What costs least of what the provider allows, by hours and disks together.
+def possible_pauses(usage: Usage, rent: Rent) -> list[Pause]:
+    """What the provider allows between two runs.
 
     kept: the machine runs on. stopped: where the GPUs of a stopped machine cost nothing and the price of its disk is known; then it has to
     start again. ended: it is given back with its disk, and everything is set up anew.
-
-    Example: 5 hours at 10 are 50 if it is kept; 12 minutes to start again are 2, and 100 GB at 0.10 a month for 5 hours 7 cents.
-
-    Args:
-        usage: its ``idle_seconds`` is how long a pause lasts
-        rent: from whom
     """
-    provider = rent.provider
-    kept, ended = Pause("kept", usage.idle_seconds, 0.0), Pause("ended", 0.0, usage.setup_seconds)
-    choices = [(_paused(kept, usage, rent, provider.disk_usd_gb_month), kept), (_paused(ended, usage, rent, None), ended)]
-    stopped, price = Pause("stopped", 0.0, usage.resume_seconds), stopped_disk_usd_gb_month(provider)
-    if rent.is_own or (provider.stopped == "compute_free" and price is not None):
-        choices.append((_paused(stopped, usage, rent, None if rent.is_own else price), stopped))
-    return min(choices, key=itemgetter(0))[1]
+    found = [Pause("kept", usage.idle_seconds, 0.0), Pause("ended", 0.0, usage.setup_seconds)]
+    known = stopped_disk_usd_gb_month(rent.provider) is not None
+    if rent.is_own or (rent.provider.stopped == "compute_free" and known):
+        found.append(Pause("stopped", 0.0, usage.resume_seconds))
+    return found
+
+
+def pause_disk_cost(pause: Pause, usage: Usage, rent: Rent) -> float:
+    """What the disk costs in one pause, in the currency of the bill; one that is given back costs nothing, nor does one's own."""
+    prices = {"kept": rent.provider.disk_usd_gb_month, "stopped": stopped_disk_usd_gb_month(rent.provider), "ended": None}
+    price = None if rent.is_own else prices[pause.kind]
+    month = float(price or 0) * float(rent.for_one_usd) * usage.disk_gb
+    return month * usage.idle_seconds / MONTH_SECONDS
 
 
 def stopped_disk_usd_gb_month(provider: Provider) -> Decimal | None:
     """Of a machine that is stopped: where nothing else is said, as of one that runs."""
     own = provider.stopped_disk_usd_gb_month
     return provider.disk_usd_gb_month if own is None else own
-
-
-def _paused(pause: Pause, usage: Usage, rent: Rent, disk_usd_gb_month: Decimal | None) -> float:
-    """What one pause costs, in the currency of the bill."""
-    hours = float(rent.per_hour) * rent.machines * pause.billed_seconds / HOUR_SECONDS
-    month = float(disk_usd_gb_month or 0) * float(rent.for_one_usd) * usage.disk_gb
-    return hours + month * usage.idle_seconds / MONTH_SECONDS
 
 
 def billed_periods(run_seconds: float, pause: Pause, usage: Usage) -> list[tuple[float, int]]:
@@ -123,12 +115,26 @@ def minimum_seconds(billed_seconds: float, least_seconds: float) -> float:
     return max(0.0, least_seconds - billed_seconds)
 
 
-def minimum_per_interruption_seconds(mean_seconds: float, least_seconds: float) -> float:
-    """What a minimum charge adds to a machine that is taken away: ``E[(m - L)+] = m - M (1 - e**(-m/M))`` for its exponential life L [s].
+def minimum_per_interruption_seconds(mean_seconds: float, least_seconds: float, step_seconds: float = 0.0) -> float:
+    """What a minimum charge adds to a machine that is taken away, its rounding included [s].
 
-    Example: a minimum of one mean life: ``1 - (1 - 1/e)`` = 0.368 of it.
+    ::
 
-    >>> round(minimum_per_interruption_seconds(1.0, 1.0), 3)
-    0.368
+        billed by the second   E[(m - L)+]           = m - M (1 - e**(-m/M))          for its exponential life L
+        by steps of d          E[(m - d ceil(L/d))+] = sum over k d < m of (1 - q) q**(k-1) (m - k d),   q = e**(-d/M)
+
+    Example: a minimum of one mean life: ``1 - (1 - 1/e)`` = 0.368 of it; of one step: nothing, as a step that has begun is billed.
+
+    Args:
+        mean_seconds: M [s]
+        least_seconds: m [s]
+        step_seconds: d; steps below a thousandth of m make no difference [s]
+
+    >>> round(minimum_per_interruption_seconds(1.0, 1.0), 3), minimum_per_interruption_seconds(1.0, 1.0, 1.0)
+    (0.368, 0.0)
     """
-    return least_seconds + mean_seconds * expm1(-least_seconds / mean_seconds)
+    if step_seconds <= least_seconds / 1000:
+        return least_seconds + mean_seconds * expm1(-least_seconds / mean_seconds)
+    spared = exp(-step_seconds / mean_seconds)
+    steps = range(1, ceil(least_seconds / step_seconds))
+    return sum(((1 - spared) * spared ** (step - 1) * (least_seconds - step * step_seconds) for step in steps), 0.0)

@@ -72,7 +72,7 @@ def dstack_files(launch: Launch) -> tuple[LaunchFile, ...]:
     short = comments([f"{launch.name}, written by fullstep {__version__}", *start]) + "\n"
     texts = {kind: short + yaml_text(document) for kind, document in documents.items()}
     texts["task"] = head(launch, start) + comments(storage.said) + "\n" + yaml_text(documents["task"]) + tail(launch)
-    return tuple(LaunchFile(names[kind], text) for kind, text in texts.items())
+    return tuple(LaunchFile(names[kind], text, loses_checkpoints=not storage.mounts) for kind, text in texts.items())
 
 
 def _backend(launch: Launch) -> str | None:

@@ -27,6 +27,8 @@ class LaunchFile(NamedTuple):
 
     name: str
     text: str
+    loses_checkpoints: bool = False
+    """they lie on the machine alone, and go with it"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

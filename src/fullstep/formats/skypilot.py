@@ -54,7 +54,8 @@ def skypilot_files(launch: Launch) -> tuple[LaunchFile, ...]:
         task["file_mounts"] = mounts
     run = training_script(launch, checkpoint_dir=shlex.quote(folder), node="$SKYPILOT_NODE_RANK", rendezvous=_rendezvous(launch))
     task |= {"setup": Script(launch.setup + "\n"), "run": Script(run)}
-    return (LaunchFile(name, head(launch, start) + comments(said) + "\n" + yaml_text(task) + tail(launch)),)
+    text = head(launch, start) + comments(said) + "\n" + yaml_text(task) + tail(launch)
+    return (LaunchFile(name, text, loses_checkpoints=launch.checkpoints is None and cloud in _NO_BUCKETS),)
 
 
 def _cloud(launch: Launch) -> str | None:

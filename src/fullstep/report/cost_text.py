@@ -9,7 +9,7 @@ from math import inf
 
 from fullstep.job import Settings
 from fullstep.ledger import Bill, BillLine, Cost
-from fullstep.offers.market import OLD_AFTER_DAYS, is_old
+from fullstep.offers.market import is_old
 from fullstep.offers.offer import PRICE_KIND_WORDS
 from fullstep.plan.layouts import layout_name, machine_words
 from fullstep.plan.rejections import Rejection
@@ -237,8 +237,8 @@ def _buy_lines(plan: Plan, paper: Paper) -> list[str]:
 
 def _age_lines(options: Iterable[Trial], paper: Paper, today: date) -> list[str]:
     rented = (trial.rental.offer for trial in options if trial.rental is not None)
-    ages = sorted((today - offer.captured_on).days for offer in rented if not offer.is_own)
-    if not ages or ages[-1] <= OLD_AFTER_DAYS:
+    ages = sorted((today - offer.captured_on).days for offer in rented if is_old(offer, today))
+    if not ages:
         return []
     span = f"{ages[0]} to {ages[-1]}" if ages[0] != ages[-1] else f"{ages[0]}"
     moved = "they move by 10 to 40 % a month: `fullstep offers refresh`, or yours in machines.toml"
