@@ -64,6 +64,9 @@ def test_a_price_never_stands_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert "55.04 6.880 8x H100-SXM 79.6 NVLink 900 3200 RDMA 192 2048 30400" in out
     assert "aws us-east-1 p5.48xlarge · list price · 2026-07-20 (old) · ka · interruptible 26.42 USD/h, estimated" in out
     assert "ka: github.com/aws/karpenter-provider-aws (Apache-2.0)" in out and "fullstep offers refresh fetches new prices" in out
+    found = listed(capsys, "--gpu", "H100", "--gpus", "8", "--provider", "aws")
+    assert found["sources"]["ka"] == {"where": "github.com/aws/karpenter-provider-aws", "licence": "Apache-2.0"}
+    assert found["sources"].keys() == {row["source"] for row in found["offers"]}
 
 
 def test_every_row_has_kind_day_and_source(capsys: pytest.CaptureFixture[str]) -> None:

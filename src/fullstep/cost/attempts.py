@@ -165,6 +165,7 @@ def charged(lost: Part, price: Price) -> Part:
     return lost.times(price.per_second).then(price.stop)
 
 
+@lru_cache(maxsize=1024)
 def segment_delay(seconds: float, restart_seconds: float, mean_seconds: float, price: Price) -> Part:
     """What interruptions add to one segment, whose first attempt goes on from the one before and whose others begin with a restart::
 

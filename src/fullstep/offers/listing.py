@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, get_args
 from fullstep.errors import Fault, InputError
 from fullstep.hardware import Card, cards_named, find_card
 from fullstep.job.refusal import describe, did_you_mean
+from fullstep.offers.catalogue import sources
 from fullstep.offers.currency import converted
 from fullstep.offers.market import Market, is_old
 from fullstep.offers.offer import Offer, Price
@@ -76,6 +77,11 @@ class Listing(NamedTuple):
     asked_providers: tuple[Provider, ...]
     market: Market
     today: date
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Codes of the table's sources from which the shown rows are."""
+        return tuple(sorted({row.offer.source for row in self.rows} & sources().keys()))
 
 
 class _Stage(NamedTuple):

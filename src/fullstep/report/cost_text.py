@@ -205,13 +205,16 @@ def _cheaper_lines(plan: Plan, paper: Paper) -> list[str]:
     known = [(out.per_hour, out) for out in plan.rejected if out.per_hour is not None]
     found = sorted((pair for pair in known if pair[0] < best.per_hour), key=lambda pair: pair[0])
     currency = plan.as_written.job.goal.currency
-    lines: list[str] = []
-    for number, (price, out) in enumerate(found[:_CHEAPER_SHOWN]):
+    texts = []
+    for price, out in found:
         many = f"{len(out.offers)} offers" if len(out.offers) > 1 else "one offer"
-        text = f"{out.what} from {money(price, currency)} an hour ({many}): {_why(out)}"
+        texts.append(f"{out.what} from {money(price, currency)} an hour ({many}): {_why(out)}")
+    texts = list(dict.fromkeys(texts))
+    lines: list[str] = []
+    for number, text in enumerate(texts[:_CHEAPER_SHOWN]):
         lines += paper.entry("" if number else "Not cheaper", text)
-    if len(found) > _CHEAPER_SHOWN:
-        lines += paper.entry("", f"and {len(found) - _CHEAPER_SHOWN} more kinds of machines that are cheaper by the hour (see Not)")
+    if len(texts) > _CHEAPER_SHOWN:
+        lines += paper.entry("", f"and {len(texts) - _CHEAPER_SHOWN} more kinds of machines that are cheaper by the hour (see Not)")
     return lines
 
 

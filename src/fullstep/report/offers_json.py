@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fullstep import __version__
 from fullstep.hardware import default_node
+from fullstep.offers.catalogue import sources
 from fullstep.offers.comparing import Compared, Comparison
 from fullstep.offers.currency import Rates
 from fullstep.offers.listing import ListedOffer, Listing
@@ -36,6 +37,7 @@ def offers_as_dict(found: Listing) -> dict[str, Any]:
         "price_unknown": [{"provider": provider.name, "country": provider.country or None} for provider in found.without_price],
         "providers": [provider_as_dict(provider) for provider in found.asked_providers],
         "rates": _rates(found.market.rates),
+        "sources": {code: {"where": sources()[code].where, "licence": sources()[code].licence} for code in found.sources},
     }
 
 

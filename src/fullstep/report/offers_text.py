@@ -167,7 +167,7 @@ def _legend_lines(found: Listing, paper: Paper) -> list[str]:
         f"{UNKNOWN}: not known. ?: the form of the card is not said."
     )
     lines += [paper.ink(piece, "dim") for piece in paper.sentence(units, indent=0)]
-    for code in sorted({row.offer.source for row in found.rows} & sources().keys()):
+    for code in found.sources:
         source = sources()[code]
         lines += [paper.ink(piece, "dim") for piece in paper.sentence(f"{code}: {source.where} ({source.licence})", indent=0)]
     return lines + _rate_lines(found, paper)

@@ -144,8 +144,8 @@ def _late_words(group: Sequence[Rejection]) -> str:
     if not known:
         return f"{group[0].what}: {group[0].detail}"
     first, is_time = known[0], group[0].limit == "time"
-    shown = [f"{out.what} {_limited(out.needed or 0.0, out)}" for out in known[:_LATE_SHOWN]]
-    told = [*shown, f"{len(group) - len(shown)} more"] if len(group) > len(shown) else shown
+    told = list(dict.fromkeys(f"{out.what} {_limited(out.needed or 0.0, out)}" for out in known))
+    told[_LATE_SHOWN:] = [f"{len(told) - _LATE_SHOWN} more"] if len(told) > _LATE_SHOWN else []
     there = f"{_limited(first.available or 0.0, first)} there{_counted(group)}"
     would = _remedy_words(first, "would end in time") if is_time else ""
     return f"{'too late' if is_time else 'over the budget'}: {', '.join(told)}; {there}{would}"
