@@ -6,7 +6,6 @@ from itertools import pairwise
 from math import exp, inf, sqrt
 from random import Random
 from statistics import NormalDist
-from time import perf_counter
 from typing import Literal
 
 import pytest
@@ -226,10 +225,11 @@ def test_what_is_billed_ends_no_later_than_the_wall_clock(around: Bounds, taking
     assert billed >= wall - 0.1
 
 
-def test_it_is_quick() -> None:
-    around, taking = Bounds(15.0, 20.0, 30.0), Taking(24.0, None, 0.0, 0.25, 2.0)
-    chance_within(20.0, around, SAVING, taking)
-    started = perf_counter()
-    for limit in range(20):
-        chance_within(20.0 + limit, around, SAVING, taking)
-    assert (perf_counter() - started) / 20 < 0.02
+@pytest.mark.parametrize("clock", ["wall", "billed"])
+@pytest.mark.parametrize("taking", [Taking(4.0, None, 0, 0.25, 0.5), Taking(24.0, 24.0, 0, 0.25, 2.0), Taking(8.0, None, 0.1, 0.25, 1.0)])
+@pytest.mark.parametrize("around", [Bounds(18.0, 20.0, 22.0), Bounds(15.0, 20.0, 30.0)])
+def test_a_few_values_of_the_work_stand_for_all(around: Bounds, taking: Taking, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [20.0, 21.0, 23.0, 27.0, 35.0, 60.0]
+    few = [chance_within(limit, around, SAVING, taking, clock=clock) for limit in limits]
+    monkeypatch.setattr("fullstep.cost.chance._CELLS", 400)
+    assert few == pytest.approx([chance_within(limit, around, SAVING, taking, clock=clock) for limit in limits], abs=0.015)
