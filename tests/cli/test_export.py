@@ -172,3 +172,5 @@ def test_an_option_is_taken_by_its_place(monkeypatch: pytest.MonkeyPatch, capsys
     assert "1 GPU H200-SXM each" in capsys.readouterr().out
     assert main([*words, "2"]) == 2
     assert "--option: 2 of 2 options; allowed: a place from 0 to 1" in capsys.readouterr().err
+    assert main([*words, "0", "--choose", "fastest"]) == 2
+    assert "--choose: not allowed with argument --option" in capsys.readouterr().err

@@ -51,10 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     offer.add_argument("--region", metavar="NAME", help="like us-east-1")
     offer.add_argument("--instance", metavar="NAME", help="like p5.48xlarge")
     offer.add_argument("--price-per-hour", metavar="USD", help="of one node; dstack takes nothing dearer")
+    which = offer.add_mutually_exclusive_group()
     at = "place in options of `fullstep plan --json`, from 0"
-    offer.add_argument("--option", type=_place_in_list, metavar="N", help=at)
+    which.add_argument("--option", type=_place_in_list, metavar="N", help=at)
     choose = "of the market, where the worksheet names no machine (cheapest); what the tool cannot start is passed over"
-    offer.add_argument("--choose", choices=tuple(_CHOICES), default="cheapest", help=choose)
+    which.add_argument("--choose", choices=tuple(_CHOICES), default="cheapest", help=choose)
     add_market_arguments(parser, sellers=False)
     add_worksheet_arguments(parser)
 
