@@ -134,13 +134,15 @@ def test_every_offer_is_an_option_or_has_a_reason(found: Plan) -> None:
         assert (each.provider, each.instance) in told or each.name in out
 
 
-def test_other_currencies(found: Plan) -> None:
+def test_other_currencies() -> None:
     roubles = found_with(goal={"currency": "RUB"})
     mine, theirs = (each.options[0].rental for each in (found_with(goal={"currency": "USD"}), roubles))
     assert mine is not None and theirs is not None and mine.cost is not None and theirs.cost is not None
     assert float(theirs.cost.likely / mine.cost.likely) == pytest.approx(81.2977, rel=1e-3)
     assert "₽" in text_of(roubles)
-    assert any(key == "cost.usd_for_one_rub" for key, _, _ in roubles.options[0].answer.assumptions)
+    for found in (roubles, found_with(goal={"currency": "RUB"}, data={})):  # without a length of the run, too
+        assert any(key == "cost.usd_for_one_rub" for key, _, _ in found.options[0].answer.assumptions)
+        assert "1 RUB = 0.0123005 USD on 2025-09-05" in words(text_of(found))
 
 
 def test_an_option_that_may_never_end_has_no_high_end(found: Plan) -> None:

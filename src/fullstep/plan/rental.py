@@ -49,7 +49,7 @@ def with_cost(answer: Answer, rental: Rental) -> Answer:
     """The answer with what its run costs there, and what that rests on."""
     timing = answer.timing
     if timing is None or timing.run is None:
-        return answer
+        return replace(answer, assumptions=(*answer.assumptions, *rental.assumptions))
     still_open = tuple(part for part in timing.open if part[0] != COST)
     priced = timing._replace(run=replace(timing.run, cost=rental.cost), open=still_open)
     return replace(answer, timing=priced, assumptions=(*answer.assumptions, *rental.assumptions))

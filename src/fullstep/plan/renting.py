@@ -169,7 +169,7 @@ class Renter:
         """With all bounds, and the chances to keep deadline and budget."""
         rental, likely = found
         if usage is None or likely is None:
-            return rental
+            return rental._replace(assumptions=tuple(self._rates(job, rental)))
         low, high = (priced(usage[end], self.rent(job, rental.offer, rental.interruptible, end)) for end in (0, 2))
         hours = Bounds(*(each.run_seconds / HOUR_SECONDS for each in (low, likely, high)))
         cost = _cost(low, likely, high, rental)
@@ -190,6 +190,10 @@ class Renter:
         if wishes.wait_hours is not None or provider.wait_hours is not None:
             stated.add("wait")
         yield from cost_assumptions(job, rental.interruptible, frozenset(stated))
+        yield from self._rates(job, rental)
+
+    def _rates(self, job: Job, rental: Rental) -> Iterator[Assumption]:
+        """What other currencies than the dollar are worth, as far as the price and the worksheet are in them."""
         price = rental.offer.price(rental.interruptible)
         for currency in {job.goal.currency, price.currency if price is not None else "USD"} - {"USD"}:
             rate = self.market.rates[currency]

@@ -32,12 +32,12 @@ def cost_lines(rentals: Sequence[Rental], job: Settings, paper: Paper, today: da
     lines: list[str] = []
     for number, rental in enumerate(rentals):
         lines += paper.entry("" if number else "Cost", rental_words(rental, job, today))
-    cost = rentals[0].cost if rentals else None
-    if cost is None:
+    if not rentals:
         return lines
-    rates = [each for each in rentals[0].assumptions if each.key.startswith(_RATE)]
+    cost, rates = rentals[0].cost, [each for each in rentals[0].assumptions if each.key.startswith(_RATE)]
+    lines += [] if cost is None else bill_lines(cost.bill, paper)
     told = [f"1 {each.key.removeprefix(_RATE).upper()} = {each.value} USD {each.why}" for each in rates]
-    return [*lines, *bill_lines(cost.bill, paper), *(line for words in told for line in paper.entry("Rate", words))]
+    return [*lines, *(line for words in told for line in paper.entry("Rate", words))]
 
 
 def rental_words(rental: Rental, job: Settings, today: date) -> str:
