@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from math import inf
 from typing import Literal
 
@@ -18,6 +19,8 @@ from fullstep.quantities import HOUR_SECONDS, Bounds
 
 _WEIGHTS = (0.185, 0.63, 0.185)
 """of the 5 %, 50 % and 95 % quantiles of what is not sure of interruptions, for an expectation (Keefer and Bodily 1983)"""
+_ALIKE = 0.001
+"""chances that differ by less are one"""
 
 
 def with_chances(job: Job, rental: Rental, usage: UsageBounds, likely: Priced, rents: Sequence[Rent]) -> Rental:
@@ -38,11 +41,13 @@ def with_chances(job: Job, rental: Rental, usage: UsageBounds, likely: Priced, r
     saving, runs = saving_of(usage.likely), usage.likely.runs
 
     def chance(limit_seconds: float, work: Bounds, clock: Literal["wall", "billed"]) -> float:
-        """Over what is not sure of interruptions; where all is stated, or there are none, by one figure."""
-        if len(set(takings)) == 1:
-            return chance_within(limit_seconds, work, saving, takings[0], clock=clock)
-        found = (chance_within(limit_seconds, work, saving, taking, clock=clock) for taking in takings)
-        return sum(weight * each for weight, each in zip(_WEIGHTS, found, strict=True))
+        """Over what is not sure of interruptions; what lies between ends that are alike is not worked out."""
+        best, likely, worst = (partial(chance_within, limit_seconds, work, saving, taking, clock=clock) for taking in takings)
+        least = worst()
+        most = least if takings[0] == takings[2] else 1.0 if least > 1.0 - _ALIKE else best()
+        if most - least < _ALIKE:
+            return least
+        return sum(weight * each for weight, each in zip(_WEIGHTS, (most, likely(), least), strict=True))
 
     in_time = in_budget = None
     if goal.finish_within_hours is not None:  # set-up counts as work: it is no surer
