@@ -121,3 +121,10 @@ def test_a_market_that_is_traced_stays_a_market(sheet: Callable[..., Worksheet],
     assert got.not_beaten and all(id(trial) in places for trial in got.not_beaten)
     best = got.options[0].answer.timing
     assert got.options[0].rental is not None and (best is None or best.run is None or best.run.cost == got.options[0].rental.cost)
+
+
+def test_what_costs_too_much_stays_so(sheet: Callable[..., Worksheet], size: Size) -> None:
+    wanted = sheet(machine={"gpu": None, "gpus": None}, batch={"global_rows": 32}, data={"steps": 3600}, goal={"budget": "1"})
+    before = plan(wanted, size, clock_by_hand(), renter(offer("H100-SXM", 8, "16")))
+    assert before.verdict.sentence.startswith("Nothing stays within the budget of $1.00:")
+    assert confirmed(before, Witness(lambda _: 30)).verdict == before.verdict

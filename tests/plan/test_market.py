@@ -281,6 +281,17 @@ def test_a_named_machine_over_the_budget(sheet: Sheet) -> None:
     near = sheet(batch={"global_rows": 32}, data={"steps": 3600}, goal={"budget": "1550"})
     tight = plan(near, by_hand(30), clock_by_hand(), renter(offer("H100-SXM", 8, "16")))
     assert "is more than the budget of $1,550" in tight.verdict.sentence
+    nobodys = plan(near, by_hand(30), clock_by_hand(), renter(offer("H200-SXM", 8, "16")))
+    assert nobodys.verdict.answer == "undecided" and "budget of $1,550 is open: no price is known" in nobodys.verdict.sentence
+
+
+def test_in_time_too_dear_and_cheap_too_late(sheet: Sheet) -> None:
+    """Eight take 100 h for 1,600 dollars; one takes 800 h for 80."""
+    goal = {"finish_within_hours": 120, "budget": "1000"}
+    found = planned(sheet, offer("H100-SXM", 8, "16"), offer("H100-SXM", 1, "0.1"), goal=goal)
+    assert found.verdict.answer == "nothing_fits" and not found.options
+    assert found.verdict.sentence.startswith("Nothing that ends in time stays within the budget of $1,000: the cheapest is 8 x H100-SXM")
+    assert found.shown.job.machine.gpus == 8 and {out.limit for out in found.rejected} == {"time", "budget"}
 
 
 def test_a_part_of_the_market(sheet: Sheet) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from fullstep.hardware import cards_named
 from fullstep.offers.offer import MOST_GPUS, MOST_OF_A_MACHINE, MOST_PER_HOUR, PRICE_KIND_WORDS, Offer, Price
 from fullstep.quantities import CURRENCIES
+from fullstep.user_cache import cache_folder
 
 FORM = 1
 """of the file; another one is not read"""
@@ -26,15 +27,8 @@ _LARGEST_BYTES = 16 * 1024 * 1024
 
 
 def saved_folder() -> Path | None:
-    """``fullstep/offers`` in the user's cache folder; None where there is none or FULLSTEP_CACHE=off."""
-    if os.environ.get("FULLSTEP_CACHE", "").strip().lower() == "off":
-        return None
-    stated = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        base = Path(stated) if stated and Path(stated).is_absolute() else Path.home() / ".cache"
-    except (RuntimeError, ValueError):  # nobody's home
-        return None
-    return base / "fullstep" / "offers"
+    """Of fetched offers; None where nothing is kept."""
+    return cache_folder("offers")
 
 
 def save_offers(provider: str, offers: Iterable[Offer], folder: Path) -> Path:

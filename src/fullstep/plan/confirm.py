@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fullstep.ledger import Answer, Caution
-from fullstep.plan.overall import overall, with_budget
+from fullstep.plan.overall import overall
 from fullstep.plan.ranking import cheapest_first, ordered
 from fullstep.plan.rejections import rejection_of
 from fullstep.plan.rental import with_cost
@@ -40,11 +40,8 @@ def confirmed(plan: Plan, witness: Witness) -> Plan:
         left = [trial for trial in options if trial.verdict != "does_not_fit"]
         options = cheapest_first(left) if plan.is_market else ordered(left)
     as_written = next((trial for trial in (*options, *out) if not trial.changes), plan.as_written)
-    verdict = overall(as_written, options, plan.remedies, plan.aside)
-    if options:
-        verdict = with_budget(verdict, options)
     made = plan._replace(
-        verdict=verdict,
+        verdict=overall(as_written, options, plan.remedies, plan.aside),
         as_written=as_written,
         options=options,
         rejected=[*(rejection_of(f"{option_words(trial)}, traced", trial, options) for trial in out), *plan.rejected],

@@ -34,16 +34,23 @@ class PlanVerdict(NamedTuple):
 
 
 def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy], aside: Aside = NOTHING) -> PlanVerdict:
-    """One verdict over all options, with its reason.
+    """One verdict over all options, with its reason; of rented machines with their price.
 
     Args:
         as_written: the worksheet without changes
         options: best first
         helps: single changes that make the worksheet as written fit
-        aside: what fits in memory, but ends too late, or is slower than fewer servers
+        aside: what fits in memory, but ends too late, is slower than fewer servers, or costs too much
     """
-    if not options:
-        return _too_late(aside) if aside.trials else _nothing_fits(as_written, helps)
+    if options:
+        return _with_budget(_of_options(options, aside), options[0])
+    if aside.dear:
+        return _over_budget(aside)
+    return _too_late(aside) if aside.trials else _nothing_fits(as_written, helps)
+
+
+def _of_options(options: Sequence[Trial], aside: Aside) -> PlanVerdict:
+    """By memory and time."""
     best = options[0]
     where = _where(best)
     if not best.fits:
@@ -69,34 +76,17 @@ def overall(as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy]
     return PlanVerdict(answer, reason, f"{one}: {where}{ends}.", settle)
 
 
-def market_verdict(
-    as_written: Trial, options: Sequence[Trial], helps: Sequence[Remedy], late: Aside, dear: Sequence[Trial]
-) -> PlanVerdict:
-    """The same over machines for rent, cheapest first, with their price.
-
-    Args:
-        as_written: the worksheet without changes
-        options: cheapest first
-        helps: changes that would make it fit
-        late: what ends after the deadline
-        dear: what costs more than the budget
-    """
-    if not options and dear and not late.trials:
-        return over_budget_verdict(dear)
-    verdict = overall(as_written, options, helps, late)
-    return with_budget(verdict, options) if options else verdict
+def _over_budget(aside: Aside) -> PlanVerdict:
+    """Everything that fits costs more than the budget, or ends after the deadline."""
+    best = aside.dear[0]
+    budget = money(Decimal(best.job.goal.budget or 0), best.job.goal.currency)
+    what = "Nothing that ends in time" if any(trial.lateness for trial in aside.trials) else "Nothing"
+    return PlanVerdict("nothing_fits", _where(best), f"{what} stays within the budget of {budget}: the cheapest is {_where(best)}.", None)
 
 
-def over_budget_verdict(dear: Sequence[Trial]) -> PlanVerdict:
-    """Everything that fits costs more than the budget, even at the low bound."""
-    best, goal = dear[0], dear[0].job.goal
-    budget = money(Decimal(goal.budget or 0), goal.currency)
-    return PlanVerdict("nothing_fits", _where(best), f"Nothing stays within the budget of {budget}: the cheapest is {_where(best)}.", None)
-
-
-def with_budget(verdict: PlanVerdict, options: Sequence[Trial]) -> PlanVerdict:
+def _with_budget(verdict: PlanVerdict, best: Trial) -> PlanVerdict:
     """What the budget makes of a verdict on the best option."""
-    best, goal = options[0], options[0].job.goal
+    goal = best.job.goal
     if goal.budget is None or not best.fits:
         return verdict
     budget = money(Decimal(goal.budget), goal.currency)

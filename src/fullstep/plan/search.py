@@ -15,7 +15,7 @@ from fullstep.plan.layouts import layout_name, machine_words
 from fullstep.plan.market import search_market
 from fullstep.plan.missing import Missing, missing_data
 from fullstep.plan.no_rental import over_budget
-from fullstep.plan.overall import NOTHING, PlanVerdict, market_verdict, over_budget_verdict, overall, with_budget
+from fullstep.plan.overall import NOTHING, PlanVerdict, overall
 from fullstep.plan.ranking import cheapest_first, ranked
 from fullstep.plan.rejections import Rejection, rejected
 from fullstep.plan.remedies import Remedy, remedies
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     spent: int
     """estimates that the search took"""
     aside: Aside = NOTHING
-    """what fits in memory, but ends too late, or is slower than fewer servers"""
+    """what fits in memory, but ends too late, is slower than fewer servers, or costs too much"""
     scaling: Sequence[ScalingRow] = ()
     """what each number of servers makes of it; empty where only one is considered"""
     choices: Sequence[Choice] = ()
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
     @property
     def shown(self) -> Trial:
         """What a report is about: the best option; where there is none, what comes closest."""
-        return next(chain(self.options, self.aside.trials), self.as_written)
+        return next(chain(self.options, self.aside.dear, self.aside.trials), self.as_written)
 
 
 class _Searched(NamedTuple):
@@ -111,8 +111,8 @@ def _priced(made: Plan, renter: Renter) -> Plan:
         else:
             dear.append(trial)
             out.append(record)
-    verdict = over_budget_verdict(dear) if dear and not kept else with_budget(made.verdict, kept) if kept else made.verdict
-    aside = Aside(dear) if dear and not kept else made.aside
+    aside = made.aside._replace(dear=dear)
+    verdict = overall(made.as_written, kept, made.remedies, aside)
     return made._replace(options=kept, verdict=verdict, aside=aside, rejected=[*out, *made.rejected])
 
 
@@ -121,17 +121,17 @@ def _of_market(bench: Workbench, timer: Timer, quick: Timer, renter: Renter) -> 
     as_written, options = timer(bench.as_written), cheapest_first(found.trials)
     told = {id(trial) for trial in options[:_TOLD]} | {id(choice.trial) for choice in choices(options)}
     options = [timer.with_traffic(trial) if id(trial) in told else trial for trial in options]
-    late, dear = cheapest_first(found.late), cheapest_first(found.dear)
-    helps = [] if options or late or dear else _helps(bench, options, found.ruled_out)
+    aside = Aside(cheapest_first(found.late), dear=cheapest_first(found.dear))
+    helps = [] if options or aside.trials or aside.dear else _helps(bench, options, found.ruled_out)
     made = Plan(
-        verdict=market_verdict(as_written, options, helps, Aside(late), dear),
+        verdict=overall(as_written, options, helps, aside),
         as_written=as_written,
         options=options,
         rejected=[*found.without, *rejected(as_written, found.ruled_out, options, helps)],
         remedies=helps,
         missing=missing_data(as_written.job),
         spent=bench.spent,
-        aside=Aside(late or dear),
+        aside=aside,
     )
     return with_choices(made)
 

@@ -23,6 +23,8 @@ class Aside(NamedTuple):
     """the number of nodes with the fastest step first, each of them best first"""
     hint: str = ""
     """what a faster network would make of more nodes; empty: nothing, or it is not what holds them back"""
+    dear: Sequence[Trial] = ()
+    """what costs more than the budget even at the low bound, cheapest first"""
 
 
 class Sifted(NamedTuple):

@@ -20,12 +20,13 @@ def plan_as_dict(plan: Plan, today: date | None = None) -> dict[str, Any]:
     """All of a search. ``options`` best first, each with its complete worksheet; ``closest``: where all that fits ends too late, or costs
     too much. ``today``: by which prices are old, None: the day it is."""
     day = today or datetime.now(tz=UTC).date()
+    rows, is_near = plan.as_written.job.rows_per_step, not plan.options and bool(plan.aside.dear or plan.aside.trials)
     return {
         "schema": SCHEMA,
         "fullstep": __version__,
         "verdict": plan.verdict._asdict(),
-        "options": [_option(trial, day, plan.as_written.job.rows_per_step) for trial in plan.options],
-        "closest": _option(plan.shown, day, plan.as_written.job.rows_per_step) if plan.aside.trials and not plan.options else None,
+        "options": [_option(trial, day, rows) for trial in plan.options],
+        "closest": _option(plan.shown, day, rows) if is_near else None,
         **_market(plan),
         "scaling": [scaling_row_as_dict(row) for row in plan.scaling],
         "rejected": [_rejection(out) for out in plan.rejected],

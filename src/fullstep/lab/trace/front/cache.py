@@ -17,6 +17,7 @@ import fullstep
 from fullstep.job import Settings
 from fullstep.lab.trace.front.wire import WireError, decode_trace, encode_trace
 from fullstep.ledger import Trace
+from fullstep.user_cache import cache_folder
 
 MOST_ENTRIES = 500
 _LARGEST_ENTRY_BYTES = 2**26
@@ -55,7 +56,7 @@ def cache_key(settings: Settings, config: Mapping[str, Any], name: str, *, full_
 
 def kept_trace(key: str) -> Trace | None:
     """The trace under this key with 0 seconds; None where there is none that can be read."""
-    folder = _folder()
+    folder = cache_folder("traces")
     if folder is None:
         return None
     file = folder / f"{key}.json"
@@ -72,7 +73,7 @@ def kept_trace(key: str) -> Trace | None:
 
 def keep_trace(key: str, trace: Trace) -> None:
     """Keeps it under this key, and of all entries the newest 500. A folder that cannot be written is no error."""
-    folder = _folder()
+    folder = cache_folder("traces")
     if folder is None:
         return
     text = json.dumps(encode_trace(trace), separators=(",", ":")).encode("utf-8")
@@ -99,18 +100,6 @@ def _drop_oldest(folder: Path) -> None:
     for _, path in sorted(entries, reverse=True)[MOST_ENTRIES:]:
         with suppress(OSError):
             Path(path).unlink()
-
-
-def _folder() -> Path | None:
-    """``fullstep/traces`` in the user's cache folder; None where there is none or FULLSTEP_CACHE=off."""
-    if os.environ.get("FULLSTEP_CACHE", "").strip().lower() == "off":
-        return None
-    stated = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        base = Path(stated) if stated and Path(stated).is_absolute() else Path.home() / ".cache"
-    except (RuntimeError, ValueError):  # nobody's home
-        return None
-    return base / "fullstep" / "traces"
 
 
 @cache
