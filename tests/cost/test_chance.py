@@ -11,10 +11,10 @@ from typing import Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lives import simulated
 
 from fullstep.cost.chance import chance_within, gamma_chance, quantiles, two_piece_chance, undisturbed_chance
 from fullstep.cost.interruption import Saving, Taking, interrupted
-from fullstep.cost.taking import segments_of
 from fullstep.quantities import Bounds
 
 RUNS = 4000
@@ -148,7 +148,8 @@ def test_a_run_that_never_ends_is_late_unless_it_is_spared() -> None:
 def test_simulated_chances(around: Bounds, taking: Taking, clock: Clock) -> None:
     """Within the error that the docstring states, and four standard errors of the simulation."""
     random = Random(5)
-    compare([simulated(drawn(around, random), SAVING, taking, clock, random) for _ in range(RUNS)], around, taking, clock)
+    place = ("billed", "wall").index(clock)
+    compare([simulated(drawn(around, random), SAVING, taking, random)[place] for _ in range(RUNS)], around, taking, clock)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_simulated_chances(around: Bounds, taking: Taking, clock: Clock) -> None
 @pytest.mark.parametrize("around", [Bounds.exact(20.0), Bounds(15.0, 20.0, 30.0)])
 def test_simulated_chances_with_a_notice(around: Bounds, taking: Taking) -> None:
     random = Random(6)
-    compare([simulated_on_signal(drawn(around, random), SAVING, taking, random) for _ in range(RUNS)], around, taking, "wall")
+    compare([simulated(drawn(around, random), SAVING, taking, random)[1] for _ in range(RUNS)], around, taking, "wall")
 
 
 def compare(sample: list[float], around: Bounds, taking: Taking, clock: Clock) -> None:
@@ -177,36 +178,6 @@ def drawn(around: Bounds, random: Random) -> float:
     """A value of the two-piece lognormal."""
     place = random.gauss(0.0, 1.0) / 1.6448536269514722
     return around.likely * (around.likely / around.low if place < 0.0 else around.high / around.likely) ** place
-
-
-def simulated(work: float, saving: Saving, taking: Taking, clock: Clock, random: Random) -> float:
-    """The time of one run without notice, life by life."""
-    cap = inf if taking.cap_seconds is None else taking.cap_seconds
-    left, spent, now = work, 0.0, 0.0
-    while True:
-        life = min(random.expovariate(1.0 / taking.mean_seconds), cap)
-        while True:
-            is_last = left <= saving.interval_seconds * (1 + 1e-9)
-            ends = now + (left if is_last else saving.interval_seconds + saving.save_seconds)
-            if ends > life:
-                break
-            if is_last:
-                return spent + ends
-            now, left = ends, left - saving.interval_seconds
-        spent += life + (random.expovariate(1.0 / taking.wait_seconds) if clock == "wall" else 0.0)
-        now = taking.restart_seconds
-
-
-def simulated_on_signal(work: float, saving: Saving, taking: Taking, random: Random) -> float:
-    """The same by the wall clock, where each stop is answered by a save."""
-    left, spent, now = segments_of(work, saving).seconds, 0.0, 0.0
-    while True:
-        life = min(random.expovariate(1.0 / taking.mean_seconds), (taking.cap_seconds or inf) - saving.save_seconds)
-        if life - now >= left:
-            return spent + now + left
-        left -= max(0.0, life - now)
-        spent += life + (saving.save_seconds if life > now else 0.0) + random.expovariate(1.0 / taking.wait_seconds)
-        now = taking.restart_seconds
 
 
 @few
