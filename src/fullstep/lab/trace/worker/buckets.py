@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import nn
 
-from fullstep.lab.trace.worker.model import Blocks
+from fullstep.lab.program.blocks import Blocks
 from fullstep.lab.trace.worker.replicate import NotAlikeError
 from fullstep.lab.trace.worker.stream import RELEASE, Stream
 

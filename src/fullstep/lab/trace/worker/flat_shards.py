@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.job import Settings
-from fullstep.lab.trace.worker.model import DTYPES
+from fullstep.lab.program.dtypes import DTYPES
 
 Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
 """what stands around a micro-batch; argument: whether it is the step's last one"""

@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.job.habits import CASTS_IN_THE_LOSS, SHIFTS_LABELS
 from fullstep.job.job import Settings
-from fullstep.lab.trace.worker.frameworks import asked_transformers
+from fullstep.lab.program.dtypes import DTYPES
+from fullstep.lab.program.versions import asked_transformers
 from fullstep.lab.trace.worker.losses import CHUNKS, FusedLinearLoss, InPlaceLoss, next_labels
-from fullstep.lab.trace.worker.model import DTYPES
 
 _STANDARD = "standard"
 

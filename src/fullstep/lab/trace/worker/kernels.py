@@ -9,10 +9,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from fullstep.job.job import Settings
+from fullstep.lab.program.classes import FLASH
+from fullstep.lab.program.dtypes import DTYPES
 from fullstep.lab.trace.worker import offload
 from fullstep.lab.trace.worker.compat.attention import flash
 from fullstep.lab.trace.worker.head import impose_loss
-from fullstep.lab.trace.worker.model import DTYPES, FLASH
 from fullstep.lab.trace.worker.recorder import Recorder
 
 

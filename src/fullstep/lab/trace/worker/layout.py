@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from fullstep.job.job import Settings
+from fullstep.lab.program.dtypes import DTYPES
+from fullstep.lab.program.versions import recomputes_units
 from fullstep.lab.trace.worker.flat_shards import Syncs, recompute_units, shard_flat
-from fullstep.lab.trace.worker.frameworks import recomputes_units
-from fullstep.lab.trace.worker.model import DTYPES
 from fullstep.lab.trace.worker.offload import offload_shards
 from fullstep.lab.trace.worker.recorder import Recorder
 from fullstep.lab.trace.worker.tensor_parallel import cut_tensors

@@ -11,8 +11,8 @@ from fullstep.errors import Fault, InputError
 from fullstep.job import Settings
 from fullstep.job.outside import outside_allocator
 from fullstep.lab.allocator import AllocatorSettings, Event, Frame, OutOfMemory, Replay, replay, write_snapshot
+from fullstep.lab.program.blocks import Blocks
 from fullstep.lab.trace.worker.account import account, settle_holdings
-from fullstep.lab.trace.worker.model import Blocks
 from fullstep.lab.trace.worker.offload import host_peak_bytes
 from fullstep.lab.trace.worker.run import Sizes
 from fullstep.lab.trace.worker.stream import Stream, TensorRecord

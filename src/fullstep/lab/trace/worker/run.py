@@ -12,11 +12,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fullstep.errors import UnsupportedError
 from fullstep.job import Settings
+from fullstep.lab.program.blocks import Blocks, cut, find_blocks, with_fewer
+from fullstep.lab.program.classes import build_model, config_of, faults_of_class, require_positions
+from fullstep.lab.program.dtypes import DTYPES
+from fullstep.lab.program.method import checkpoint_activations
 from fullstep.lab.trace.worker import buckets, frameworks, kernels, layout, method
-from fullstep.lab.trace.worker.classes import build_model, config_of, faults_of_class, require_positions
 from fullstep.lab.trace.worker.data_dependent import Oracle
 from fullstep.lab.trace.worker.four_bit import PackedLinear
-from fullstep.lab.trace.worker.model import DTYPES, Blocks, cut, find_blocks, with_fewer
 from fullstep.lab.trace.worker.optimizers import build_optimizer
 from fullstep.lab.trace.worker.places import Places
 from fullstep.lab.trace.worker.recorder import Recorder, watching_resizes
@@ -105,7 +107,7 @@ class Run:
             kept = cut(model, blocks)
             head = getattr(model, "get_output_embeddings", lambda: None)()
             adapted = method.apply_method(model, settings)
-            method.checkpoint_activations(adapted if hasattr(adapted, "gradient_checkpointing_enable") else model, kept, settings)
+            checkpoint_activations(adapted if hasattr(adapted, "gradient_checkpointing_enable") else model, kept, settings)
             frameworks.impose(model, settings)
             kernels.impose(model, head, settings)
             self.sizes.parameters, self.sizes.trainable_parameters = _counts(adapted, kept, blocks)

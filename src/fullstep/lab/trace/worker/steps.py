@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fullstep.job.job import Settings
-from fullstep.lab.trace.worker.model import DTYPES
+from fullstep.lab.program.dtypes import DTYPES
 from fullstep.lab.trace.worker.optimizers import host_states, states_of
 from fullstep.lab.trace.worker.recorder import Recorder
 from fullstep.lab.trace.worker.stream import Segment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from torch.nn.modules.module import register_module_module_registration_hook
 from torch.utils.checkpoint import CheckpointError
 
 from fullstep.errors import Fault, FullstepError, InputError, UnsupportedError
-from fullstep.lab.trace.worker.model import FLASH, LAYER_COUNTS
+from fullstep.lab.program.blocks import LAYER_COUNTS
 
+FLASH = "fullstep_flash"
+"""name under which the stand-in for the flash-attention package is registered with transformers"""
 LARGEST_LAYERS = 1000
 LARGEST_SIZE = 10**9
 MOST_MODULES = 100_000
@@ -29,7 +31,7 @@ _OF_NO_CLASS = ("architectures", "auto_map", "quantization_config", "torch_dtype
 _NEEDS_VALUES = ("DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedFakeTensorException")
 _SAYS_SO = ("data-dependent", "data pointer", "invalid values: FakeTensor")
 _TRANSFORMERS = "/transformers/"
-_OWN = str(Path(__file__).parents[3])
+_OWN = str(Path(__file__).parents[2])
 _TWO_DTYPES = "uniform original parameter dtype"
 """what FSDP says. Source: torch.distributed.fsdp._fully_shard, _fsdp_param_group.py"""
 _LONGEST = 240
@@ -90,13 +92,14 @@ def _out_of_proportion(keys: Mapping[str, Any], where: str = "model config") -> 
             yield Fault(f"{where}: {name}", "a number out of all proportion", f"at most {LARGEST_SIZE:,}")
 
 
-def build_model(config: Any, dtype: torch.dtype, attention: str) -> nn.Module:
-    """The class of the config, with weights that take memory and have no values. Call it inside the fake mode.
+def build_model(config: Any, dtype: torch.dtype, attention: str, *, random: bool = False) -> nn.Module:
+    """The class of the config, whose weights have no values yet.
 
     Args:
         config: of transformers
         dtype: of all weights
         attention: eager, sdpa or flash; where the class has no sdpa, its own default is taken
+        random: weights as the class begins a training, from torch's generator
 
     Raises:
         InputError: the class cannot be built from this config
@@ -104,7 +107,7 @@ def build_model(config: Any, dtype: torch.dtype, attention: str) -> nn.Module:
     """
     try:
         with _few_modules(config):
-            model = _from_config(config, dtype, ("eager",) if attention == "eager" else ("sdpa", None))
+            model = _from_config(config, dtype, ("eager",) if attention == "eager" else ("sdpa", None), random)
     except Exception as error:
         at = _line_of_class(error)
         if at is None:
@@ -145,20 +148,21 @@ def _unbuilt(config: Any, why: str) -> Fault:
     return Fault("model config", found, f"the keys of a {wanted.__name__}, from which the class is built")
 
 
-def _from_config(config: Any, dtype: torch.dtype, implementations: Sequence[str | None]) -> nn.Module:
+def _from_config(config: Any, dtype: torch.dtype, implementations: Sequence[str | None], random: bool) -> nn.Module:
     """With the first implementation of attention that the class has; None: its own default."""
     from transformers import AutoModelForCausalLM  # noqa: PLC0415
     from transformers.initialization import no_init_weights  # noqa: PLC0415
 
     first, *others = implementations
     try:
-        with no_init_weights():
+        with nullcontext() if random else no_init_weights():
             model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=first)
     except ValueError as error:
         if not others or ("attention implementation" not in str(error) and "scaled_dot_product" not in str(error)):
             raise
-        return _from_config(config, dtype, others)
-    model.tie_weights(recompute_mapping=False)  # which is part of the initialization that was left out
+        return _from_config(config, dtype, others, random)
+    if not random:
+        model.tie_weights(recompute_mapping=False)  # which is part of the initialization that was left out
     return model  # type: ignore[no-any-return]
 
 

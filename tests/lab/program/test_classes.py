@@ -8,43 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import of_class, small
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from fullstep.errors import InputError, UnsupportedError
-from fullstep.lab.trace.worker import classes
-from fullstep.lab.trace.worker.classes import build_model, config_of, faults_of_class
-from fullstep.lab.trace.worker.model import cut, find_blocks, with_fewer
+from fullstep.lab.program import classes
+from fullstep.lab.program.blocks import cut, find_blocks, with_fewer
+from fullstep.lab.program.classes import build_model, config_of, faults_of_class
 
 pytestmark = [pytest.mark.real_classes, pytest.mark.filterwarnings("default")]
-TOKENS = 16
 Build = Callable[[dict[str, Any]], Any]
 
-_LLAMA = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512}
-_BERT = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 512}
-_EXPERTS = {**_LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2}
-_LINEAR = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16}
-_WIDTHS = {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 32}
-
-SMALL: dict[str, dict[str, Any]] = {
-    "llama": {**_LLAMA, "num_hidden_layers": 8},
-    "gemma2": {**_LLAMA, "num_hidden_layers": 12, "head_dim": 16},
-    "gemma3": {"text_config": {**_LLAMA, "num_hidden_layers": 8, "head_dim": 16, "sliding_window": 32}},
-    "gpt_neo": {"hidden_size": 64, "num_layers": 12, "num_heads": 4, "vocab_size": 512, "attention_types": [[["global", "local"], 6]]},
-    "bloom": {"hidden_size": 64, "n_layer": 8, "n_head": 4, "vocab_size": 512},
-    "bart": {"d_model": 64, "decoder_ffn_dim": 128, "decoder_attention_heads": 4, "vocab_size": 512, "decoder_layers": 8},
-    "bert": {**_BERT, "num_hidden_layers": 8, "is_decoder": True},
-    "xlm": {"emb_dim": 64, "n_layers": 6, "n_heads": 4, "vocab_size": 512},
-    "git": {**_BERT, "num_hidden_layers": 5},
-    "jetmoe": {**_EXPERTS, "kv_channels": 16, "num_hidden_layers": 8},
-    "diffllama": {**_LLAMA, "num_hidden_layers": 8},
-    "zamba2": {
-        **_LLAMA, "num_key_value_heads": 4, "num_hidden_layers": 12, "mamba_d_state": 8, "n_mamba_heads": 4, "chunk_size": 16,
-        "layers_block_type": ["mamba", "hybrid"] * 6,
-    },
-    "qwen3_next": {**_EXPERTS, **_LINEAR, **_WIDTHS, "num_hidden_layers": 24, "head_dim": 16, "num_experts": 4},
-    "recurrent_gemma": {**_LLAMA, "num_hidden_layers": 17, "lru_width": 64, "attention_window_size": 32},
-}  # fmt: skip
 BLOCKS = {
     "llama": ("model.layers", 8, 1), "gemma2": ("model.layers", 12, 2), "gemma3": ("model.layers", 8, 2),
     "gpt_neo": ("transformer.h", 12, 2), "bloom": ("transformer.h", 8, 1), "bart": ("model.decoder.layers", 8, 1),
@@ -61,20 +35,6 @@ COUNTED: dict[str, dict[str, Any]] = {
     "gpt2": {"n_layer": 3}, "xglm": {"num_layers": 3}, "pegasus": {"decoder_layers": 3}, "ctrl": {"n_layer": 3},
 }  # fmt: skip
 """20 default configs of three layers"""
-
-
-def small(model_type: str) -> dict[str, Any]:
-    return {"model_type": model_type, **SMALL[model_type]}
-
-
-def sheet(config: dict[str, Any]) -> dict[str, Any]:
-    return {"model": {"config": config}, "batch": {"sequence_tokens": TOKENS}, "method": {"kind": "full"}}
-
-
-def of_class(config: dict[str, Any]) -> Any:
-    """The class's own model, built the ordinary way on the meta device."""
-    with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(AutoConfig.for_model(**config).get_text_config())
 
 
 @pytest.fixture
@@ -142,38 +102,6 @@ def test_a_cut_model_says_how_many_blocks_it_has(model_type: str, build: Build) 
         assert {module.layer_idx for module in block.modules() if hasattr(module, "layer_idx")} <= {index}
 
 
-@pytest.mark.parametrize("model_type", ["bart", "gpt_neo", "jetmoe", "diffllama"])
-def test_a_short_trace_is_the_full_one(model_type: str, traced: Any) -> None:
-    """Half of a two-sided class, buffers in every block, experts, factors of each block's own: landmarks, reserved bytes, counts."""
-    short, full = traced(sheet(small(model_type))), traced(sheet(small(model_type)), full_depth=True)
-    assert short.blocks_traced < full.blocks_traced == short.blocks == full.blocks
-    assert short.parameters == full.parameters == sum(parameter.numel() for parameter in of_class(small(model_type)).parameters())
-    assert short.instants == full.instants
-    assert short.reserved_peak_bytes == full.reserved_peak_bytes
-    assert short.flops_per_step == full.flops_per_step
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        small("llama"), small("gemma2"), small("bloom"), small("bert"), small("xlm"), small("gemma3"),
-        {**small("qwen3_next"), "num_hidden_layers": 4}, {**small("recurrent_gemma"), "num_hidden_layers": 3},
-    ],
-    ids=lambda config: str(config["model_type"]),
-)  # fmt: skip
-def test_every_family_is_traced(config: dict[str, Any], traced: Any) -> None:
-    """Counted as by the class itself; weights and each of AdamW's states have two bytes an element; the loss has its logits."""
-    model = of_class(config)
-    count = sum(parameter.numel() for parameter in model.parameters())
-    found = traced(sheet(config))
-    assert found.parameters == found.trainable_parameters == count
-    at = {instant.at: instant.holdings for instant in found.instants}
-    assert at["forward"].weights >= 2 * count
-    logits = (TOKENS - 1) * model.get_output_embeddings().weight.shape[0]
-    assert at["loss"].logits_and_loss >= 2 * logits
-    assert at["optimizer_step"].optimizer_states >= 2 * at["optimizer_step"].gradients > 0
-
-
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"model_type": "no_such_model"}, "'no_such_model', which transformers"),
     "missing": ({}, "None, which transformers"),
@@ -217,27 +145,3 @@ def test_a_model_of_too_many_modules_is_refused(monkeypatch: pytest.MonkeyPatch,
 def test_a_fault_of_our_own_is_not_put_down_to_the_class() -> None:
     with pytest.raises(ZeroDivisionError), faults_of_class(torch.nn.Linear(1, 1)):
         _ = 1 // 0
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ({"model_type": "blt"}, "(modeling_blt.py:"),
-        (small("git"), "GitForCausalLM stops with ValueError: Expected input batch_size"),
-    ],
-    ids=["blt", "git"],
-)
-def test_a_class_that_does_not_run_is_refused_with_its_line(config: dict[str, Any], expected: str, ask: Any) -> None:
-    (fault,) = ask(sheet(config))["unsupported"]
-    assert fault["found"].startswith(("BltForCausalLM ", "GitForCausalLM "))
-    assert expected in fault["found"]
-    assert fault["where"] == "model config: model_type"
-
-
-def test_rows_longer_than_the_positions_that_a_class_learned_are_refused(ask: Any) -> None:
-    """On tensors without values nobody would see that the index is outside."""
-    config = {"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 64, "vocab_size": 256, "n_positions": 64}
-    answer = ask({"model": {"config": config}, "batch": {"sequence_tokens": 65}})
-    assert answer["faults"][0]["where"] == "batch.sequence_tokens"
-    assert "wpe of GPT2LMHeadModel has 64 positions" in answer["faults"][0]["found"]
-    assert "trace" in ask({"model": {"config": config}, "batch": {"sequence_tokens": 64}})

@@ -6,12 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import nn
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-FLASH = "fullstep_flash"
-"""name under which the stand-in for the flash-attention package is registered with transformers"""
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "decoder_layers", "num_decoder_layers", "num_blocks")
 """names under which configs and classes of transformers state how many blocks there are"""
 _NUMBERS = ("layer_idx", "layer_id", "layer_number", "block_idx", "idx", "seed")
