@@ -43,7 +43,6 @@ adamw · 4,096 tokens x 1 row x 4 accumulated x 8 ranks
   Beware         rows are longer than the model's positions (F011)
   Assumed        step.attention = sdpa (default of transformers 5) · and 2 more
                  under --json
-  Open           checkpoint: not modelled yet
   Sure?          estimated by formulas: 24.5-26.0 GiB allocated; to settle it,
                  run one full step and put its peak into [measured]
                  (torch.cuda.max_memory_allocated() / 2**30)
@@ -140,7 +139,7 @@ def test_what_matters_most_to_memory_is_assumed_first_in_six_lines(job: Job, ans
     told = replace(answer, assumptions=tuple(Assumption(key, "x", "because " * 20) for key in keys))
     lines = answer_text(job, told, Paper(width=80)).splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("  Assumed"))
-    end = next(number for number, line in enumerate(lines) if line.startswith("  Open"))
+    end = next(number for number, line in enumerate(lines) if line.startswith("  Sure?"))
     assert end - start <= 6
     said = " ".join(line.strip() for line in lines[start:end])
     assert said.startswith("Assumed        model.config.num_hidden_layers = x · step.loss = x · precision.weights = x")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fullstep.api.answer import compare as compare
     from fullstep.api.answer import estimate as estimate
+    from fullstep.api.checkpoints import checkpoint_of as checkpoint_of
     from fullstep.api.data import profile_data as profile_data
     from fullstep.api.prices import renter_of as renter_of
     from fullstep.api.search import largest as largest
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fullstep.job import worksheet_from_mapping as worksheet_from_mapping
 
 _HOMES = {
+    "checkpoint_of": "fullstep.api.checkpoints",
     "compare": "fullstep.api.answer",
     "compare_offers": "fullstep.api.sellers",
     "estimate": "fullstep.api.answer",
@@ -39,8 +41,8 @@ _HOMES = {
 """where each function lives: it is imported when it is first asked for, so that an estimate does not load the search"""
 
 __all__ = [
-    "compare", "compare_offers", "estimate", "largest", "offers", "plan", "profile_data", "read_worksheet", "refresh_offers", "renter_of",
-    "trace", "worksheet_from_mapping",
+    "checkpoint_of", "compare", "compare_offers", "estimate", "largest", "offers", "plan", "profile_data", "read_worksheet",
+    "refresh_offers", "renter_of", "trace", "worksheet_from_mapping",
 ]  # fmt: skip
 
 

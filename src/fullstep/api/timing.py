@@ -1,4 +1,4 @@
-"""Time, traffic and the run beside the memory of an answer."""
+"""Time, traffic, checkpoints and the run beside the memory of an answer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fullstep.physics.timing.compute import compute_parts
 from fullstep.physics.timing.flops import step_flops
 from fullstep.physics.timing.run import run_time
 from fullstep.physics.timing.step import bubble_seconds, phase_seconds, step_time, why_no_step_time
+from fullstep.plan.checkpoints import checkpoint_cautions, size_checkpoint
 from fullstep.quantities import Bounds
 
 
@@ -25,7 +26,7 @@ def with_time_alone(job: Job, answer: Answer) -> Answer:
 
 
 def with_timing(job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE, *, with_traffic: bool = True) -> Answer:
-    """The answer with its step's time, its traffic and its run. A pilot's figures outrank the formulas'.
+    """The answer with its step's time, its traffic, its checkpoints and its run. A pilot's figures outrank the formulas'.
 
     Args:
         job: complete
@@ -38,8 +39,9 @@ def with_timing(job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE, 
     run = None if step is None else run_time(job, step.seconds)
     flop = tuple(Flop(part.component.replace("_", " "), part.phase, part.flop) for part in step_flops(job).parts)
     timing = Timing(step, traffic_of(job, exposed_share) if with_traffic else None, run, tuple(_open(job, step, run)), flop)
-    warnings = (*answer.warnings, *_impossible(step))
-    return replace(answer, timing=timing, measured=beside_step(answer.measured, estimated), warnings=warnings)
+    checkpoint = size_checkpoint(job)
+    warnings = (*answer.warnings, *_impossible(step), *checkpoint_cautions(job, checkpoint))
+    return replace(answer, timing=timing, checkpoint=checkpoint, measured=beside_step(answer.measured, estimated), warnings=warnings)
 
 
 def _impossible(step: StepTime | None) -> list[Caution]:

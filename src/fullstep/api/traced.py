@@ -87,7 +87,7 @@ def trace_subject(
     answer = assemble(settings, outrank_with_trace(seen, settings, estimated), estimated, seen)
     if subject.job is not None:
         return with_timing(subject.job, answer)
-    answer = replace(answer, timing=Timing(None, None, None, (("step", _UNKNOWN), ("traffic", _UNKNOWN), ("run", _UNKNOWN))))
+    answer = replace(answer, timing=Timing(None, None, None, tuple((part, _UNKNOWN) for part in ("step", "traffic", "run", "checkpoint"))))
     return replace(answer, assumptions=(*answer.assumptions, *_unanswered(subject.uncovered)))
 
 

@@ -156,6 +156,29 @@ CAUTIONS: dict[str, CautionKind] = {
         "fullstep plan --trace traces the best options before they are shown. What cannot be traced stays estimated by the formulas,"
         " and the reason stands beside it.",
     ),
+    "F201": CautionKind(
+        "Storage writes too slowly for the checkpoints",
+        "A checkpoint has to be written within checkpoint.write_within_minutes: its bytes over that time is the rate that storage has to"
+        " keep up, of all nodes that write together. Buy storage of that rate, allow more time, or save asynchronously, so that training"
+        " goes on meanwhile. See checkpoints.md.",
+    ),
+    "F202": CautionKind(
+        "Storage reads too slowly for a restart",
+        "After a failure every rank reads its part of the checkpoint, and whole replicas all of it, within"
+        " checkpoint.restore_within_minutes. Training stands still until then. See checkpoints.md.",
+    ),
+    "F203": CautionKind(
+        "The disk is too small for the checkpoints",
+        "A checkpoint may only be deleted once the next one is complete: checkpoint.keep of them, the one that is being written and the"
+        " final model have to lie on the disk together. A disk that runs full ends the run at a save. Set checkpoint.keep lower, or take a"
+        " larger disk.",
+    ),
+    "F204": CautionKind(
+        "Asynchronous saves cannot hold the limit of lost work",
+        "The newest whole checkpoint of asynchronous saves is older by the time of an upload, and only one save is under way at a time."
+        " Where an upload takes more than half of checkpoint.lose_at_most_minutes, a failure can cost more than that: take faster storage,"
+        " or another limit.",
+    ),
     "F300": CautionKind(
         "The measured step is faster than the card",
         "A pilot's time of a step would need more arithmetic than the card can do: it was measured of another worksheet, or of one of"

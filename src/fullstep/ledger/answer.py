@@ -9,7 +9,8 @@ from fullstep.evidence import Assumption, Evidence
 from fullstep.ledger.instants import At, Instant
 from fullstep.quantities import Bounds
 
-if TYPE_CHECKING:  # both are written in terms of what stands here
+if TYPE_CHECKING:  # they are written in terms of what stands here
+    from fullstep.ledger.checkpoint import Checkpoint
     from fullstep.ledger.estimate import MemoryEstimate
     from fullstep.ledger.time import Timing
     from fullstep.ledger.trace import Trace
@@ -78,6 +79,8 @@ class Answer:
     """figures of a pilot, as stated in the worksheet; they stand beside the estimate and outrank it"""
     timing: Timing | None = None
     """time, traffic and the run; None: not asked for, as in a search over layouts"""
+    checkpoint: Checkpoint | None = None
+    """None: not asked for, as in a search over layouts, or the formulas do not know the model"""
     trace: Trace | None = None
     """what one step of the real model class was seen to do; ``memory`` is traced then, or measured where a pilot outranks it"""
     estimated: MemoryEstimate | None = None

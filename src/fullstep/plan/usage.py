@@ -10,8 +10,7 @@ from fullstep.evidence import Assumption
 from fullstep.job import Job
 from fullstep.ledger import Run
 from fullstep.offers.assumptions import Assumed, What, assumed
-from fullstep.physics.checkpointing import resumable_bytes, stall_seconds, writing_seconds
-from fullstep.physics.memory.weights import weight_bytes
+from fullstep.physics.checkpointing import export_bytes, interval_seconds, resumable_bytes, stall_seconds, writing_seconds
 from fullstep.quantities import DTYPE_BYTES, GB
 
 _HUB_BYTES = DTYPE_BYTES["bfloat16"]
@@ -52,7 +51,7 @@ class Stored(NamedTuple):
 def stored(job: Job) -> Stored:
     """Published weights, ``checkpoint.keep`` checkpoints and the one being written, the result, and the environment."""
     weights = job.shape.parameters * _HUB_BYTES / GB
-    return Stored(weights, resumable_bytes(job) / GB, job.checkpoint.keep + 1, result_bytes(job) / GB, ENVIRONMENT_GB)
+    return Stored(weights, resumable_bytes(job) / GB, job.checkpoint.keep + 1, export_bytes(job) / GB, ENVIRONMENT_GB)
 
 
 def usage_of(job: Job, run: Run) -> UsageBounds:
@@ -82,7 +81,7 @@ def _at(job: Job, run: Run, end: Literal[0, 1, 2]) -> Usage:
         save_seconds=stall[end],
         write_seconds=writing,
         last_save_seconds=stall[end] + (writing if job.checkpoint.asynchronous else 0.0),
-        interval_seconds=job.checkpoint.lose_at_most_minutes * _MINUTE,
+        interval_seconds=interval_seconds(storing),
         start_seconds=assumed("start").bounds[end],
         install_seconds=assumed("install").bounds[end],
         download_seconds=weights / _rate("download", end),
@@ -93,14 +92,6 @@ def _at(job: Job, run: Run, end: Literal[0, 1, 2]) -> Usage:
         runs=goal.runs,
         idle_seconds=goal.idle_hours_between_runs * _MINUTE * _MINUTE,
     )
-
-
-def result_bytes(job: Job) -> float:
-    """What is taken out at the end of a run: all weights in the dtype in which they train, or the adapter and modules beside it [bytes]."""
-    if job.method.kind == "full":
-        return float(job.shape.parameters * DTYPE_BYTES[job.precision.weights])
-    weights = weight_bytes(job)
-    return weights.adapters + weights.modules
 
 
 def cost_assumptions(job: Job, interruptible: bool, stated: frozenset[What] = frozenset()) -> list[Assumption]:

@@ -10,12 +10,11 @@ from fullstep import __version__
 from fullstep.errors import InputError
 from fullstep.evidence import Assumption
 from fullstep.ledger import HOLDINGS, Answer, HostMemory, Instant, Memory, Timing
+from fullstep.report.checkpoint_json import checkpoint_as_dict
 from fullstep.report.timing_json import run_as_dict, step_as_dict, traffic_as_dict
 
 SCHEMA = 1
-_LATER = {"checkpoint": "checkpoints are not sized yet"}
-"""parts of the contract that this version does not answer, and why"""
-_NOT_ASKED = dict.fromkeys(("step", "traffic", "run"), "not part of this answer")
+_NOT_ASKED = dict.fromkeys(("step", "traffic", "run", "checkpoint"), "not part of this answer")
 _lean = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 _readable = json.JSONEncoder(indent=2, allow_nan=False).encode
 
@@ -39,7 +38,7 @@ def answer_as_dict(answer: Answer) -> dict[str, Any]:
 def open_parts(answer: Answer) -> list[Assumption]:
     """Parts of the answer that are null, and why."""
     known = _NOT_ASKED if answer.timing is None else dict(answer.timing.open)
-    return [Assumption(part, None, why) for part, why in {**known, **_LATER}.items()]
+    return [Assumption(part, None, why) for part, why in known.items()]
 
 
 def answer_line(answer: Answer) -> str:
@@ -61,7 +60,7 @@ def _all_but_assumptions(answer: Answer) -> dict[str, Any]:
         "host": _host(answer.host),
         "step": step_as_dict(timing.step, timing.flop),
         "traffic": traffic_as_dict(timing.traffic),
-        "checkpoint": None,
+        "checkpoint": checkpoint_as_dict(answer.checkpoint),
         "run": run_as_dict(timing.run),
         **({"measured": {key: _comparison(row) for key, row in answer.measured.items()}} if answer.measured else {}),
         "warnings": [{"code": code, "text": text} for code, text in answer.warnings],

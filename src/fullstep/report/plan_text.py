@@ -15,6 +15,7 @@ from fullstep.plan.search import Plan, option_words
 from fullstep.plan.timer import step_seconds
 from fullstep.plan.trial import Trial
 from fullstep.quantities import CURRENCIES, Bounds, money
+from fullstep.report.checkpoint_text import checkpoint_lines
 from fullstep.report.cost_text import cost_lines, market_lines
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
@@ -44,6 +45,7 @@ def plan_text(plan: Plan, paper: Paper, today: date | None = None) -> str:
     lines += ["", *instants_lines(best.answer, paper), ""]
     lines += other_lines(best.job, best.answer, paper)
     lines += timing_lines(best.job, best.answer, paper)
+    lines += checkpoint_lines(best.answer, paper)
     lines += cost_lines(best.rentals, best.job, paper, day)
     lines += scaling_lines(plan.scaling, paper)
     lines += market_lines(plan, paper, day) if plan.is_market else option_lines(plan.options, paper)

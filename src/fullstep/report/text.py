@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fullstep.job import Settings
 from fullstep.ledger import HOLDINGS, Answer, Instant, MemoryEstimate
 from fullstep.plan.layouts import place_words
+from fullstep.report.checkpoint_text import checkpoint_lines
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
 from fullstep.report.timing_text import timing_lines
@@ -50,6 +51,7 @@ def answer_text(job: Settings, answer: Answer, paper: Paper, remedies: Sequence[
     lines += ["", *instants_lines(answer, paper), ""]
     lines += other_lines(job, answer, paper)
     lines += timing_lines(job, answer, paper)
+    lines += checkpoint_lines(answer, paper)
     if rentals:
         from fullstep.report.cost_text import cost_lines  # noqa: PLC0415 (only what has a price pays for it)
 
@@ -150,7 +152,8 @@ def closing_lines(answer: Answer, paper: Paper) -> list[str]:
         lines += paper.entry("Beware" if number == 0 else "", f"{text} ({code})")
     lines += assumed_lines(answer, paper)
     known = dict(answer.timing.open) if answer.timing is not None else {}
-    lines += paper.entry("Open", " · ".join([*(f"{part}: {why}" for part, why in known.items()), "checkpoint: not modelled yet"]))
+    if known:
+        lines += paper.entry("Open", " · ".join(f"{part}: {why}" for part, why in known.items()))
     return lines + paper.entry("Sure?", sureness(answer))
 
 

@@ -125,6 +125,16 @@ def duration(seconds: Bounds) -> str:
     return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
 
 
+def moments(seconds: float) -> str:
+    """One length of time, without decimals that say nothing.
+
+    >>> moments(1800), moments(90), moments(21_240), moments(300), moments(0.25)
+    ('30 min', '90 s', '5.9 h', '5 min', '250 ms')
+    """
+    size, unit = _unit(seconds) if not 60 <= seconds < 120 else (1.0, "s")
+    return f"{seconds / size:.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:,.0f} {unit}"
+
+
 def _share_words(share: float) -> str:
     return "a tenth" if share == EXPOSED_SHARE else f"{100 * share:g} %"
 

@@ -47,7 +47,7 @@ def _estimate(whole: Job, rank: Rank) -> MemoryEstimate:
     instants = walk_step(scene, accumulates=job.batch.accumulation > 1, old_gradients=_old_gradients(job, held.gradients))
     peak = max(instants, key=lambda instant: instant.allocated_bytes)
     found = counters(job, scene, instants)
-    host, host_at = host_memory(whole, job, held, scene)
+    host, host_at = host_memory(whole, job, scene)
     return MemoryEstimate(
         parameters=whole.shape.parameters,
         trainable_parameters=trainable(whole).total,
@@ -57,7 +57,7 @@ def _estimate(whole: Job, rank: Rank) -> MemoryEstimate:
         reserved=found.reserved,
         device=found.device,
         needed=found.needed,
-        other_peaks=other_peaks(job, weights, gathered, scene),
+        other_peaks=other_peaks(whole, job, weights, scene),
         host_bytes=host,
         host_at=host_at,
         cautions=memory_cautions(whole, peak),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from fullstep.job import Job
+from fullstep.physics.checkpointing.staging import saving_host_bytes
 from fullstep.physics.memory.optimizer import paged_state_bytes, state_bytes
-from fullstep.physics.memory.rank import is_divided
 from fullstep.physics.memory.scene import Scene
-from fullstep.physics.memory.sharding import Shares
-from fullstep.physics.memory.weights import trainable, weight_bytes
+from fullstep.physics.memory.weights import trainable
 from fullstep.quantities import DTYPE_BYTES, GIB
 
 PROCESS_BYTES = 3 * GIB
@@ -16,10 +15,11 @@ CHECKPOINT_FILE_BYTES = 5 * 10**9
 """a file of a Hugging Face checkpoint, read one at a time where nobody holds the whole model (save_pretrained's default until version 5)"""
 
 
-def host_memory(whole: Job, job: Job, held: Shares, scene: Scene) -> tuple[float, str]:
+def host_memory(whole: Job, job: Job, scene: Scene) -> tuple[float, str]:
     """(peak on one node [bytes], when): the largest of loading, training and saving.
 
-    Each process takes PROCESS_BYTES; see ``loading_bytes``, ``offloaded_bytes`` and ``saving_bytes`` for the rest.
+    Each process takes PROCESS_BYTES; see ``loading_bytes``, ``offloaded_bytes`` and ``saving_host_bytes``
+    (its high bound: a host that runs out ends the job) for the rest.
 
     Example: eight ranks that each load Llama-3.1-8B in bfloat16: ``8 * (3 GiB + 16,060,522,496)``, about 154 GB.
 
@@ -29,10 +29,11 @@ def host_memory(whole: Job, job: Job, held: Shares, scene: Scene) -> tuple[float
     processes = job.machine.gpus if job.layout.strategy != "layer_split" else 1
     base = float(processes * PROCESS_BYTES)
     training = base + processes * offloaded_bytes(job, scene)
+    between_steps = training - (processes * scene.offloaded_activations if job.step.activation_offload else 0.0)
     moments = {
         "load": base + loading_bytes(whole, processes),
         "training": training,
-        "save": training + saving_bytes(whole, held, processes),
+        "save": between_steps + saving_host_bytes(whole).high,
     }
     when = max(moments, key=lambda name: moments[name])
     return moments[when], when
@@ -75,12 +76,3 @@ def offloaded_bytes(job: Job, scene: Scene) -> float:
         size += scene.offloaded_activations
     size += paged_state_bytes(job) / max(1, layout.shards)
     return size
-
-
-def saving_bytes(job: Job, held: Shares, processes: int) -> float:
-    """full: rank 0 gathers weights and states of everything that trains. sharded and asynchronous: each process stages its shard."""
-    if job.checkpoint.format == "full" and (job.layout.shards > 1 or is_divided(job)):
-        return weight_bytes(job).total + state_bytes(job)
-    if job.checkpoint.asynchronous:
-        return processes * (held.weights + held.optimizer_states)
-    return 0.0
