@@ -1,0 +1,296 @@
+"""Saving and resuming a training, from a plain loop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.optim import Optimizer
+
+from fullstep.resume.digests import digests_of
+from fullstep.resume.errors import LoadError, SaveError
+from fullstep.resume.folders import checkpoints_in, claim_folder, make_room
+from fullstep.resume.manifest import MANIFEST, Manifest, faults_of_files
+from fullstep.resume.places import Place
+from fullstep.resume.records import Loaded, Mode, Saved
+from fullstep.resume.saving import Saver, said
+from fullstep.resume.state import LEFT_OUT, TrainingState
+from fullstep.resume.stopping import Notice, StopSignal
+from fullstep.resume.storage import metadata_of, reader_of
+
+_LOG = logging.getLogger("fullstep.resume")
+_MOST_SHOWN = 3
+_Value = TypeVar("_Value")
+
+
+class Checkpoints:
+    """The checkpoints of one training. Every rank makes one and calls the same methods at the same steps.
+
+    A checkpoint is a new folder of ``torch.distributed.checkpoint`` files. It counts from the moment that its manifest is written, which is
+    last: with the size and SHA-256 of each file. Loading reads all of that first, and takes the newest folder that is whole.
+
+    Args:
+        folder: a path that all ranks see, or a URL of fsspec
+        model: as it is trained, already wrapped; with frozen parameters, only what trains is saved
+        optimizer: its own
+        scheduler: of the learning rate
+        loader: where the data goes on: a :class:`DataOrder`, or a data loader with ``state_dict``, saved per rank
+        extra: more things with ``state_dict`` and ``load_state_dict``, by name; per rank unless they have ``same_on_all_ranks``
+        keep: whole checkpoints; those before go once a new one is complete
+        mode: sync; thread, process: written beside training, one at a time
+        notice_seconds: from SIGTERM until the machine is gone, as the provider states it
+        signals: that announce this; () leaves them alone
+
+    Raises:
+        ValueError: what is given cannot work
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        model: nn.Module,
+        optimizer: Optimizer | None = None,
+        scheduler: Any = None,
+        loader: Any = None,
+        extra: Mapping[str, Any] | None = None,
+        keep: int = 2,
+        mode: Mode = "sync",
+        notice_seconds: float = 30.0,
+        signals: Iterable[signal.Signals] = (signal.SIGTERM,),
+    ) -> None:
+        parts = {"scheduler": scheduler, "loader": loader, **(extra or {})}
+        _require_sound(keep, mode, extra or {})
+        self.keep = keep
+        self._place = Place.at(folder)
+        here = dist.is_available() and dist.is_initialized()
+        self._talk = dist.new_group(backend="gloo") if here else None
+        self._saving = dist.new_group(backend="gloo") if here else None
+        self.rank: int = dist.get_rank() if here else 0
+        self.ranks: int = dist.get_world_size() if here else 1
+        self._state = TrainingState(model, optimizer, {name: part for name, part in parts.items() if part is not None}, self._saving)
+        self._saver = Saver(self._place, mode, self._saving)
+        self._stop = StopSignal(signals, notice_seconds, self._talk)
+        self._save_seconds: float | None = None
+        self.loaded: Loaded | None = None
+        """what the last load found"""
+
+    @property
+    def folder(self) -> str:
+        """Path or URL."""
+        return self._place.root
+
+    @property
+    def mode(self) -> Mode:
+        """How checkpoints are written."""
+        return self._saver.mode
+
+    def save(self, step: int, *, note: Mapping[str, Any] | None = None) -> Saved:
+        """Saves the state after ``step``. In mode sync, and once all ranks agreed to stop, it is published when this returns.
+
+        In the other modes it returns when the state is staged; training may change it then. An upload still in flight is waited for: two
+        at once would write over each other's staging memory.
+
+        Raises:
+            SaveError: this save failed, or the one before that was in flight; checkpoints before are as they were
+        """
+        begun = time.perf_counter()
+        self.finish()
+        waited = time.perf_counter()
+        saved = Saved(step=step, folder=self._on_first(partial(claim_folder, self._place, step), SaveError), mode=self.mode)
+        saved.waited_seconds = waited - begun
+        state = self._state.to_save()
+        saved.state_seconds = time.perf_counter() - waited
+        versions = {"torch": torch.__version__, "fullstep": version("fullstep")}
+        manifest = Manifest(step=step, ranks=self.ranks, parts=self._state.names, files={}, versions=versions, note=note or {})
+        self._saver.start(state, saved, manifest, at_once=self._stop.agreed)
+        saved.stall_seconds = time.perf_counter() - begun
+        if saved.published:
+            self._completed(saved)
+        return saved
+
+    def finish(self) -> Saved | None:
+        """Waits for the upload in flight; None: there is none.
+
+        Raises:
+            SaveError: it failed; checkpoints before it are as they were
+        """
+        saved = self._saver.wait()
+        if saved is not None:
+            self._completed(saved)
+        return saved
+
+    def _completed(self, saved: Saved) -> None:
+        self._save_seconds = saved.write_seconds + saved.state_seconds
+        if self.rank == 0:
+            for name in make_room(self._place, self.keep, saved.folder):
+                _LOG.info("%s is gone: %s is complete", name, saved.folder)
+
+    def resume(self) -> int:
+        """Loads the newest whole checkpoint. Returns its step; 0 where there is none.
+
+        Raises:
+            LoadError: it does not fit this training
+        """
+        loaded = self.load()
+        return 0 if loaded is None else loaded.step
+
+    def load(self, step: int | None = None, *, without: Collection[str] = ()) -> Loaded | None:
+        """Loads the newest checkpoint whose every file is as it was written, or the one of a step.
+
+        Args:
+            step: None: the newest; those that are damaged or were not completed are passed over with a warning
+            without: parts that are left as they are, to prove that their absence shows: scheduler, rng, moments, loader
+
+        Returns:
+            None: there is no whole checkpoint
+
+        Raises:
+            LoadError: that step has none, or the checkpoint does not fit this training
+        """
+        if unknown := set(without) - set(LEFT_OUT):
+            raise ValueError(f"without = {sorted(unknown)}: allowed are {', '.join(LEFT_OUT)}")
+        self.finish()
+        skipped: list[tuple[str, str]] = []
+        for found in self._on_first(partial(checkpoints_in, self._place), LoadError):
+            if step is not None and found.step != step:
+                continue
+            begun = time.perf_counter()
+            why = [found.why] if found.manifest is None else self._faults(found.folder, found.manifest)
+            if not why and found.manifest is not None:
+                self.loaded = self._load(found.folder, found.manifest, without, time.perf_counter() - begun, tuple(skipped))
+                return self.loaded
+            reason = "; ".join(why[:_MOST_SHOWN])
+            skipped.append((found.folder, reason))
+            if self.rank == 0:
+                _LOG.warning("%s is passed over: %s", found.folder, reason)
+        if step is not None:
+            reasons = "".join(f"; {folder}: {reason}" for folder, reason in skipped)
+            raise LoadError(f"{self.folder} has no whole checkpoint of step {step}{reasons}")
+        return None
+
+    def load_untrusted(self, folder: str) -> None:
+        """Loads tensors and all else from a folder without a manifest of ours. Nobody verified it, and it can run code: say so by hand.
+
+        Args:
+            folder: in that of the checkpoints, saved by this many ranks with the parts named as here
+
+        Raises:
+            LoadError: it does not fit this training, or is damaged
+        """
+        self.finish()
+        self._fill(folder, self.ranks, ())
+
+    def _faults(self, folder: str, manifest: Manifest) -> list[str]:
+        """Each rank reads a share of the files; all learn what any of them found."""
+        mine = faults_of_files(self._place, folder, manifest, lambda number: number % self.ranks == self.rank)
+        if self._talk is None:
+            return mine
+        everywhere: list[list[str]] = [[] for _ in range(self.ranks)]
+        dist.all_gather_object(everywhere, mine, group=self._talk)
+        return [fault for each in everywhere for fault in each]
+
+    def _load(
+        self, folder: str, manifest: Manifest, without: Collection[str], verify_seconds: float, skipped: tuple[tuple[str, str], ...]
+    ) -> Loaded:
+        load_seconds, apply_seconds, rng = self._fill(folder, manifest.ranks, without, manifest.step)
+        return Loaded(
+            step=manifest.step, folder=folder, bytes=manifest.bytes, files=len(manifest.files) + 1, ranks=manifest.ranks,
+            verify_seconds=verify_seconds, load_seconds=load_seconds, apply_seconds=apply_seconds, rng=rng, skipped=skipped,
+        )  # fmt: skip
+
+    def _fill(self, folder: str, ranks: int, without: Collection[str], step: int = 0) -> tuple[float, float, Any]:
+        try:
+            metadata = metadata_of(self._place, folder)
+        except Exception as error:
+            raise LoadError(f"{self._place.show(folder)} has no metadata that can be read: {said(error)}") from error
+        state = self._state.to_load(metadata, ranks)
+        begun = time.perf_counter()
+        try:
+            reader = reader_of(self._place, folder)
+            dcp.load(state, storage_reader=reader, process_group=self._saving, no_dist=self._saving is None)
+        except Exception as error:
+            what = f"{self._place.show(folder)} could not be loaded: {said(error)}"
+            raise LoadError(what, "The model is overwritten in part: build it anew before anything else.") from error
+        loaded = time.perf_counter()
+        rng = self._state.apply(state, step, without)
+        return loaded - begun, time.perf_counter() - loaded, rng
+
+    def digests(self) -> dict[str, str]:
+        """Of the whole state, by name, the same whatever the number of ranks; random numbers per rank. All ranks must call it."""
+        return digests_of(self._state.to_compare(), self._talk)
+
+    def must_stop(self) -> bool:
+        """Whether any rank was asked to stop; then save, and end. All ranks must call it after the same step: they agree here."""
+        before = self._stop.agreed
+        if self._stop.agree() and not before and self.rank == 0:
+            _LOG.warning("asked to stop: %s", self.notice)
+        return self._stop.agreed
+
+    @property
+    def stopping(self) -> bool:
+        """All ranks agreed to stop."""
+        return self._stop.agreed
+
+    @property
+    def notice(self) -> Notice | None:
+        """How much time is left; None: nobody asked this rank to stop."""
+        return self._stop.notice(self._save_seconds)
+
+    def close(self) -> None:
+        """Waits for the upload in flight, lets staging memory go, and gives signals back.
+
+        Raises:
+            SaveError: the last upload failed
+        """
+        try:
+            self.finish()
+        finally:
+            self._saver.close()
+            self._stop.close()
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _on_first(self, ask: Callable[[], _Value], kind: type[LoadError] | type[SaveError]) -> _Value:
+        """What rank 0 finds, on every rank: others may see a shared folder differently. Its error is everybody's."""
+        told: list[Any] = [None, None]
+        if self.rank == 0:
+            try:
+                told[0] = ask()
+            except kind as error:
+                told[1] = (error.what, error.remedy)
+        if self._talk is not None:
+            dist.broadcast_object_list(told, group_src=0, group=self._talk)
+        if told[1] is not None:
+            raise kind(*told[1])
+        found: _Value = told[0]
+        return found
+
+
+def _require_sound(keep: int, mode: str, extra: Mapping[str, Any]) -> None:
+    if keep < 1:
+        raise ValueError(f"keep = {keep}: at least 1, the newest")
+    if mode not in ("sync", "thread", "process"):
+        raise ValueError(f"mode = {mode!r}: allowed are sync, thread, process")
+    if mode == "process" and not (dist.is_available() and dist.is_initialized()):
+        raise ValueError("mode = 'process' needs torch.distributed: start it by torchrun, with one process or more")
+    if taken := {"model", "optimizer", "scheduler", "loader", "rng"} & set(extra):
+        raise ValueError(f"extra = {sorted(taken)}: these names are taken")
+
+
+__all__ = ["MANIFEST", "Checkpoints"]

@@ -1,0 +1,21 @@
+"""What can go wrong with a checkpoint. Nothing of the running training was changed unless the message says so."""
+
+from __future__ import annotations
+
+from fullstep.errors import FullstepError
+
+
+class ResumeError(FullstepError):
+    """Something is wrong with a checkpoint or its folder."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        self.what, self.remedy = what, remedy
+        super().__init__(f"{what}. {remedy}" if remedy else what)
+
+
+class SaveError(ResumeError):
+    """A checkpoint was not completed; those before it are as they were."""
+
+
+class LoadError(ResumeError):
+    """A checkpoint cannot be loaded, or not into this model."""

@@ -1,0 +1,103 @@
+"""Which folders of a place are checkpoints, which of them is the newest whole one, and which may go."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from fullstep.resume.errors import LoadError, SaveError
+from fullstep.resume.manifest import MANIFEST, Manifest, read_manifest
+from fullstep.resume.places import Place
+
+_NAME = re.compile(r"step-(\d{8,})(?:\.(\d+))?")
+_MOST_TRIES = 1000
+
+
+class Found(NamedTuple):
+    """A folder that a save has begun."""
+
+    folder: str
+    step: int
+    attempt: int
+    """saves of the same step are numbered; the last one counts"""
+    manifest: Manifest | None
+    """None: it was not completed, or is damaged"""
+    why: str = ""
+    """there is no manifest"""
+
+
+def folder_name(step: int, attempt: int = 0) -> str:
+    """Of a checkpoint.
+
+    >>> folder_name(500), folder_name(500, 2)
+    ('step-00000500', 'step-00000500.2')
+    """
+    return f"step-{step:08d}" + (f".{attempt}" if attempt else "")
+
+
+def claim_folder(place: Place, step: int) -> str:
+    """A new folder for a checkpoint: one that is there is never written into, whoever left it.
+
+    Raises:
+        SaveError: none can be made
+    """
+    try:
+        for attempt in range(_MOST_TRIES):
+            if place.claim(name := folder_name(step, attempt)):
+                return name
+    except OSError as error:
+        raise SaveError(f"{place.show(folder_name(step))} cannot be made: {error.strerror or error}", "Training was not touched.") from None
+    raise SaveError(f"{place.root} has {_MOST_TRIES} folders of step {step}", "Use a new folder for a new training.")
+
+
+def checkpoints_in(place: Place | str | Path) -> list[Found]:
+    """All folders that saves have begun, the newest first. Files are not read but for manifests.
+
+    Raises:
+        LoadError: the place cannot be looked into
+    """
+    place = Place.at(place) if isinstance(place, (str, Path)) else place
+    try:
+        names = place.names()
+    except OSError as error:
+        raise LoadError(f"{place.root} cannot be looked into: {error.strerror or error}") from None
+    matches = [(name, match) for name in names if (match := _NAME.fullmatch(name))]
+    found = [_found(place, name, int(match[1]), int(match[2] or 0)) for name, match in matches]
+    return sorted(found, key=lambda each: (each.step, each.attempt), reverse=True)
+
+
+def _found(place: Place, name: str, step: int, attempt: int) -> Found:
+    try:
+        manifest = read_manifest(place, name)
+    except LoadError as error:
+        return Found(name, step, attempt, None, error.what)
+    if manifest.step != step:
+        return Found(name, step, attempt, None, f"{place.show(name)} holds step {manifest.step}: it was renamed")
+    return Found(name, step, attempt, manifest)
+
+
+def make_room(place: Place, keep: int, new: str) -> list[str]:
+    """Takes away what the new checkpoint makes superfluous, once it is complete.
+
+    Checkpoints beyond the newest ``keep``, and folders of saves that never ended and are older than the new one. What is newer than the
+    new one stays: it is of another run.
+
+    Args:
+        place: of the checkpoints
+        keep: so many whole ones stay, the new one among them
+        new: folder of the checkpoint that was just completed
+
+    Returns:
+        the folders that are gone; none where ``new`` is not complete
+    """
+    found = checkpoints_in(place)
+    this = next((each for each in found if each.folder == new), None)
+    if this is None or this.manifest is None:
+        return []
+    older = [each for each in found if (each.step, each.attempt) < (this.step, this.attempt)]
+    whole = [each for each in older if each.manifest is not None]
+    gone = [*whole[keep - 1 :], *(each for each in older if each.manifest is None)]
+    for each in gone:
+        place.remove(each.folder, MANIFEST)
+    return [each.folder for each in gone]

@@ -1,0 +1,133 @@
+"""The manifest: the one file that makes a folder a checkpoint. Written last, it lists every other file with size and digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fullstep.resume.errors import LoadError
+from fullstep.resume.places import Place
+
+MANIFEST = "fullstep.json"
+_KIND = "fullstep checkpoint"
+_SCHEMA = 1
+_READ_BYTES = 1 << 23
+_READERS = 2
+"""files of one rank that are read at once"""
+
+
+class StoredFile(NamedTuple):
+    """A file as it was written."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a checkpoint holds."""
+
+    step: int
+    ranks: int
+    """that saved it"""
+    parts: tuple[str, ...]
+    """model, optimizer, scheduler, rng, loader and the names of what else was given"""
+    files: Mapping[str, StoredFile]
+    written: str = ""
+    """time, UTC"""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """of torch and fullstep"""
+    note: Mapping[str, Any] = field(default_factory=dict)
+    """whatever the user wants to find again"""
+
+    @property
+    def bytes(self) -> int:
+        """Of all files but the manifest."""
+        return sum(file.bytes for file in self.files.values())
+
+
+def write_manifest(place: Place, folder: str, manifest: Manifest) -> None:
+    """Makes the folder a checkpoint: from here on it counts.
+
+    Raises:
+        OSError: it cannot be written
+    """
+    body = {
+        "kind": _KIND,
+        "schema": _SCHEMA,
+        "step": manifest.step,
+        "ranks": manifest.ranks,
+        "parts": list(manifest.parts),
+        "written": manifest.written,
+        "versions": dict(manifest.versions),
+        "note": dict(manifest.note),
+        "files": {name: file._asdict() for name, file in sorted(manifest.files.items())},
+    }
+    place.write_whole(folder, MANIFEST, json.dumps({**body, "sha256": _digest(body)}, indent=1).encode())
+
+
+def read_manifest(place: Place | str, folder: str) -> Manifest:
+    """The manifest of a folder; nothing else in the folder is looked at.
+
+    Raises:
+        LoadError: there is none, or it is damaged
+    """
+    place = Place.at(place) if isinstance(place, str) else place
+    try:
+        text = place.read(folder, MANIFEST)
+    except FileNotFoundError:
+        raise LoadError(f"{place.show(folder)} has no {MANIFEST}: it was not completed, or something else wrote it") from None
+    except OSError as error:
+        raise LoadError(f"{place.show(folder)}/{MANIFEST} cannot be read: {error}") from None
+    try:
+        body = json.loads(text)
+        stated = body.pop("sha256")
+        if body["kind"] != _KIND or body["schema"] != _SCHEMA:
+            raise LoadError(f"{place.show(folder)}/{MANIFEST} is of another kind or a newer version")
+        if stated != _digest(body):
+            raise LoadError(f"{place.show(folder)}/{MANIFEST} was changed after it was written")
+        return Manifest(
+            step=body["step"], ranks=body["ranks"], parts=tuple(body["parts"]), written=body["written"], versions=body["versions"],
+            note=body["note"], files={name: StoredFile(**file) for name, file in body["files"].items()},
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise LoadError(f"{place.show(folder)}/{MANIFEST} is damaged") from None
+
+
+def faults_of_files(place: Place, folder: str, manifest: Manifest, mine: Callable[[int], bool] = lambda _: True) -> list[str]:
+    """What is wrong with the files; empty: each is byte for byte as it was written.
+
+    Args:
+        place: of the folder
+        folder: the checkpoint
+        manifest: its own
+        mine: which files, by number, this process looks at; the ranks divide them among themselves, largest first
+    """
+    by_size = sorted(manifest.files.items(), key=lambda item: (-item[1].bytes, item[0]))
+    chosen = [item for number, item in enumerate(by_size) if mine(number)]
+    with ThreadPoolExecutor(_READERS) as pool:
+        return [fault for fault in pool.map(lambda item: _fault_of(place, folder, *item), chosen) if fault]
+
+
+def _fault_of(place: Place, folder: str, name: str, file: StoredFile) -> str:
+    digest, size = hashlib.sha256(), 0
+    try:
+        with place.open(folder, name) as stream:
+            while chunk := stream.read(_READ_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+    except FileNotFoundError:
+        return f"{name} is missing"
+    except OSError as error:
+        return f"{name} cannot be read: {error}"
+    if size != file.bytes:
+        return f"{name} has {size:,} bytes and was written with {file.bytes:,}"
+    return "" if digest.hexdigest() == file.sha256 else f"{name} has other bytes than were written"
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,181 @@
+"""Where checkpoints lie: a folder of this machine, or whatever fsspec reaches by a URL."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import IO, Any
+
+
+class Place(ABC):
+    """The folder that holds all checkpoints of one training. Names below it have no slashes."""
+
+    root: str
+
+    @staticmethod
+    def at(root: str | Path) -> Place:
+        """The place that a path or URL names.
+
+        >>> type(Place.at("runs/a")).__name__, Place.at("runs/a").root == os.path.abspath("runs/a")
+        ('LocalPlace', True)
+        """
+        return RemotePlace(root) if isinstance(root, str) and "://" in root else LocalPlace(root)
+
+    def path(self, folder: str) -> str:
+        """Of a checkpoint."""
+        return posixpath.join(self.root, folder)
+
+    def show(self, folder: str) -> str:
+        """For messages."""
+        return self.path(folder)
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Of the folders in it; empty where it is not there yet.
+
+        Raises:
+            OSError: it cannot be looked into
+        """
+
+    @abstractmethod
+    def claim(self, folder: str) -> bool:
+        """Makes a new folder; False: it is there.
+
+        Raises:
+            OSError: it cannot be made
+        """
+
+    @abstractmethod
+    def has(self, folder: str, name: str) -> bool:
+        """Whether a file is there."""
+
+    @abstractmethod
+    def open(self, folder: str, name: str) -> IO[bytes]:
+        """To read."""
+
+    @abstractmethod
+    def write_whole(self, folder: str, name: str, data: bytes) -> None:
+        """A small file that is there whole or not at all, and stays there."""
+
+    @abstractmethod
+    def remove(self, folder: str, first: str) -> None:
+        """Takes a folder away, the file ``first`` before all others; what is gone already is fine."""
+
+    @property
+    @abstractmethod
+    def is_local(self) -> bool:
+        """Whether it is a file system of this machine, mounted ones among them."""
+
+    def read(self, folder: str, name: str) -> bytes:
+        """A small file."""
+        with self.open(folder, name) as stream:
+            return stream.read()
+
+
+class LocalPlace(Place):
+    """A file system of this machine."""
+
+    is_local = True
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = str(Path(root).absolute())
+
+    def names(self) -> list[str]:
+        try:
+            return [entry.name for entry in os.scandir(self.root) if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
+
+    def claim(self, folder: str) -> bool:
+        Path(self.root).mkdir(parents=True, exist_ok=True)
+        try:
+            Path(self.path(folder)).mkdir()
+        except FileExistsError:
+            return False
+        _keep_names(self.root)
+        return True
+
+    def has(self, folder: str, name: str) -> bool:
+        return Path(self.path(folder), name).exists()
+
+    def open(self, folder: str, name: str) -> IO[bytes]:
+        return Path(self.path(folder), name).open("rb")
+
+    def write_whole(self, folder: str, name: str, data: bytes) -> None:
+        path = Path(self.path(folder), name)
+        beside = path.with_name(f".{name}.{os.getpid()}")
+        with beside.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+        _keep_names(path.parent)
+
+    def remove(self, folder: str, first: str) -> None:
+        path = Path(self.path(folder))
+        if Path(path, first).exists():
+            Path(path, first).unlink()
+            _keep_names(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class RemotePlace(Place):
+    """What fsspec reaches. A file there appears whole once it is closed, as object stores have it."""
+
+    is_local = False
+
+    def __init__(self, root: str) -> None:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - it comes with torch
+
+        self.root = root.rstrip("/")
+        self._files: Any
+        self._files, self._inside = url_to_fs(self.root)
+
+    def names(self) -> list[str]:
+        self._files.invalidate_cache()
+        try:
+            found = self._files.ls(self._inside, detail=True)
+        except FileNotFoundError:
+            return []
+        return [posixpath.basename(entry["name"].rstrip("/")) for entry in found if entry["type"] == "directory"]
+
+    def claim(self, folder: str) -> bool:
+        """Two at the same instant are not kept apart: an object store has no folder that only one can make."""
+        self._files.invalidate_cache()
+        if self._files.exists(self._name(folder)):
+            return False
+        self._files.makedirs(self._name(folder), exist_ok=True)
+        return True
+
+    def has(self, folder: str, name: str) -> bool:
+        self._files.invalidate_cache()
+        return bool(self._files.exists(self._name(folder, name)))
+
+    def open(self, folder: str, name: str) -> IO[bytes]:
+        stream: IO[bytes] = self._files.open(self._name(folder, name), "rb")
+        return stream
+
+    def write_whole(self, folder: str, name: str, data: bytes) -> None:
+        self._files.pipe_file(self._name(folder, name), data)
+
+    def remove(self, folder: str, first: str) -> None:
+        for each in (self._name(folder, first), self._name(folder)):
+            if self._files.exists(each):
+                self._files.rm(each, recursive=True)
+
+    def _name(self, *parts: str) -> str:
+        return posixpath.join(self._inside, *parts)
+
+
+def _keep_names(folder: str | Path) -> None:
+    """Names of a folder survive a loss of power only once the folder itself is on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:  # some network file systems sync no folders
+        pass
+    finally:
+        os.close(handle)

@@ -1,0 +1,173 @@
+"""The whole state of a training as torch.distributed.checkpoint takes it, and back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.optim import Optimizer
+
+from fullstep.resume.errors import LoadError
+from fullstep.resume.rng import new_streams, rng_state, set_rng_state
+
+LEFT_OUT = ("scheduler", "rng", "moments", "loader")
+"""what a load can leave out on purpose, to prove that its absence shows"""
+_HOW_IT_IS_COMPUTED = ("foreach", "fused", "capturable", "differentiable")
+"""settings of an optimizer that belong to the machine, not to the training: the new process keeps its own"""
+_ALL = "all"
+_MOST_SHOWN = 5
+
+
+class TrainingState:
+    """Model, optimizer and all else that a training needs to go on.
+
+    What is per rank is saved under the rank's own name: torch keeps one copy of what has the same name everywhere, whoever's it is.
+
+    Args:
+        model: as it is trained, wrapped or not; with frozen parameters, only what trains is saved
+        optimizer: None: none
+        parts: other things with ``state_dict`` and ``load_state_dict``, by name; those with ``same_on_all_ranks`` are saved once
+        group: None: one process
+    """
+
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer | None, parts: Mapping[str, Any], group: dist.ProcessGroup | None = None
+    ) -> None:
+        self.model, self.optimizer, self.parts = model, optimizer, dict(parts)
+        self.rank: int = 0 if group is None else dist.get_rank(group)
+        self.ranks: int = 1 if group is None else dist.get_world_size(group)
+        self._options = StateDictOptions(ignore_frozen_params=any(not each.requires_grad for each in model.parameters()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parts."""
+        return ("model", *(("optimizer",) if self.optimizer is not None else ()), "rng", *sorted(self.parts))
+
+    def to_save(self) -> dict[str, Any]:
+        """Tensors are the live ones, not copies."""
+        state = self._tensors()
+        state["rng"] = {self._own: _packed(rng_state())}
+        for name, part in self.parts.items():
+            state[name] = {self._key(part): _packed(part.state_dict())}
+        return state
+
+    def to_compare(self) -> dict[str, Any]:
+        """The same, with values in place of their packed form."""
+        state = self._tensors()
+        state["rng"] = {self._own: repr(rng_state())}
+        for name, part in self.parts.items():
+            state[name] = {self._key(part): repr(part.state_dict())}
+        return state
+
+    def _tensors(self) -> dict[str, Any]:
+        optimizers = [] if self.optimizer is None else [self.optimizer]
+        model, optimizer = get_state_dict(self.model, optimizers, options=self._options)
+        return {"model": model, **({"optimizer": optimizer} if optimizers else {})}
+
+    @property
+    def _own(self) -> str:
+        return f"rank{self.rank}"
+
+    def _key(self, part: Any) -> str:
+        """A scheduler is the same everywhere; a data loader is not, unless it says so."""
+        same = getattr(part, "same_on_all_ranks", isinstance(part, torch.optim.lr_scheduler.LRScheduler))
+        return _ALL if same else self._own
+
+    def to_load(self, metadata: Metadata, ranks: int) -> dict[str, Any]:
+        """The state that a checkpoint fills; the live tensors are in it.
+
+        Args:
+            metadata: of the checkpoint
+            ranks: that saved it
+
+        Raises:
+            LoadError: it holds something else than this training; nothing was changed
+        """
+        state = self._tensors()
+        faults = _faults_of_tensors(state, metadata)
+        there = metadata.state_dict_metadata
+        if ranks == self.ranks:
+            state["rng"] = {self._own: b""}
+        for name, part in self.parts.items():
+            key = self._key(part)
+            if f"{name}.{key}" in there and (key == _ALL or ranks == self.ranks):
+                state[name] = {key: b""}
+            elif any(other.startswith(f"{name}.") for other in there):
+                faults.append(f"{name} was saved for each of {ranks} ranks, and cannot be divided anew among {self.ranks}")
+            else:
+                faults.append(f"{name} is not in it")
+        missing = {name.partition(".")[0] for name in there} - {*self.names}
+        faults += [f"{name} is in it, and this training has none" for name in sorted(missing)]
+        if faults:
+            shown = "; ".join(faults[:_MOST_SHOWN]) + (f"; and {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else "")
+            raise LoadError(f"the checkpoint does not fit this training: {shown}", "Nothing was changed.")
+        return state
+
+    def apply(self, state: Mapping[str, Any], step: int, without: Collection[str] = ()) -> Literal["restored", "new streams", "left out"]:
+        """Puts what was loaded into its places, random numbers last. Returns what became of these."""
+        own = self._kept_settings()
+        optimizers = [] if self.optimizer is None else [self.optimizer]
+        in_part = self._options.ignore_frozen_params
+        options = StateDictOptions(ignore_frozen_params=in_part, strict=not in_part)
+        moments = state.get("optimizer", {})
+        set_state_dict(self.model, optimizers, model_state_dict=state["model"], optim_state_dict=moments, options=options)
+        for group, settings in zip(self.optimizer.param_groups if self.optimizer else (), own, strict=True):
+            group.update(settings)
+        if "moments" in without and self.optimizer is not None:
+            _forget_moments(self.optimizer)
+        for name, part in self.parts.items():
+            if name not in without:
+                part.load_state_dict(_unpacked(state[name][self._key(part)]))
+        if "rng" in without:
+            return "left out"
+        if "rng" in state:
+            set_rng_state(_unpacked(state["rng"][self._own]))
+            return "restored"
+        new_streams(step, self.rank, self.ranks)
+        return "new streams"
+
+    def _kept_settings(self) -> list[dict[str, Any]]:
+        groups = self.optimizer.param_groups if self.optimizer is not None else []
+        return [{name: group[name] for name in _HOW_IT_IS_COMPUTED if name in group} for group in groups]
+
+
+def _faults_of_tensors(state: Mapping[str, Any], metadata: Metadata) -> list[str]:
+    """Torch itself casts another dtype without a word, and overlooks what the checkpoint has besides."""
+    mine = flatten_state_dict(dict(state))[0]
+    theirs = {name: each for name, each in metadata.state_dict_metadata.items() if name.partition(".")[0] in state}
+    faults = [f"{name} is not in it" for name in mine if name not in theirs]
+    faults += [f"{name} is in it, and this training has none" for name in theirs if name not in mine]
+    for name, value in mine.items():
+        there = theirs.get(name)
+        if not isinstance(value, Tensor) or not isinstance(there, TensorStorageMetadata):
+            continue
+        if there.size != value.shape:
+            faults.append(f"{name} is {tuple(there.size)} in it, and {tuple(value.shape)} here")
+        elif there.properties.dtype != value.dtype:
+            faults.append(f"{name} is {there.properties.dtype} in it, and {value.dtype} here")
+    return faults
+
+
+def _forget_moments(optimizer: Optimizer) -> None:
+    for states in optimizer.state.values():
+        for name, value in states.items():
+            if isinstance(value, Tensor) and name != "step":
+                value.zero_()
+
+
+def _packed(value: Any) -> bytes:
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    return stream.getvalue()
+
+
+def _unpacked(data: bytes) -> Any:
+    """Only what a verified or trusted checkpoint holds: it can run code, as torch's own metadata can."""
+    return torch.load(io.BytesIO(data), weights_only=False)
