@@ -11,7 +11,7 @@ from typing import IO, Any
 
 
 class Place(ABC):
-    """The folder that holds all checkpoints of one training. Names below it have no slashes."""
+    """The folder that holds all checkpoints of one training. Files in a checkpoint have slashes in their names where they lie deeper."""
 
     root: str
 
@@ -51,6 +51,14 @@ class Place(ABC):
     @abstractmethod
     def has(self, folder: str, name: str) -> bool:
         """Whether a file is there."""
+
+    @abstractmethod
+    def files(self, folder: str) -> list[str]:
+        """Of a checkpoint, by name, those in folders below it among them."""
+
+    @abstractmethod
+    def put(self, folder: str, name: str, file: Path) -> None:
+        """Copies a file of this machine into a checkpoint."""
 
     @abstractmethod
     def open(self, folder: str, name: str) -> IO[bytes]:
@@ -100,6 +108,15 @@ class LocalPlace(Place):
 
     def has(self, folder: str, name: str) -> bool:
         return Path(self.path(folder), name).exists()
+
+    def files(self, folder: str) -> list[str]:
+        root = Path(self.path(folder))
+        return sorted(each.relative_to(root).as_posix() for each in root.rglob("*") if each.is_file())
+
+    def put(self, folder: str, name: str, file: Path) -> None:
+        target = Path(self.path(folder), name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
 
     def open(self, folder: str, name: str) -> IO[bytes]:
         return Path(self.path(folder), name).open("rb")
@@ -153,6 +170,14 @@ class RemotePlace(Place):
     def has(self, folder: str, name: str) -> bool:
         self._files.invalidate_cache()
         return bool(self._files.exists(self._name(folder, name)))
+
+    def files(self, folder: str) -> list[str]:
+        self._files.invalidate_cache()
+        root = self._name(folder)
+        return sorted(posixpath.relpath(name, root) for name in self._files.find(root))
+
+    def put(self, folder: str, name: str, file: Path) -> None:
+        self._files.put_file(str(file), self._name(folder, name))
 
     def open(self, folder: str, name: str) -> IO[bytes]:
         stream: IO[bytes] = self._files.open(self._name(folder, name), "rb")

@@ -1,0 +1,185 @@
+"""The checkpoints of transformers' Trainer, made whole or nothing: a callback.
+
+The Trainer writes its own folders: files of transformers, of torch.distributed.checkpoint under FSDP, of DeepSpeed. It takes the newest
+of them by its number, also one that a killed run left unfinished, and goes on quietly where a file of it is missing. The callback seals
+each folder once it is complete, and chooses among those that are sealed and unchanged.
+
+    from fullstep.resume import SealedCheckpoints
+
+    sealed = SealedCheckpoints(arguments.output_dir, keep=2)
+    trainer = Trainer(model, arguments, train_dataset=data, callbacks=[sealed])
+    trainer.train(resume_from_checkpoint=sealed.newest())
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import time
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from transformers import TrainerCallback
+
+from fullstep.resume.errors import LoadError, SaveError
+from fullstep.resume.manifest import MANIFEST, Manifest, faults_of_files, read_manifest
+from fullstep.resume.places import Place
+from fullstep.resume.sealed import seal
+from fullstep.resume.stopping import Notice, StopSignal
+
+_LOG = logging.getLogger("fullstep.resume")
+_NAME = re.compile(r"checkpoint-(\d+)")
+_INCOMPLETE = "incomplete-"
+_OPTIMIZER = ("optimizer.pt", "optimizer.bin", "optimizer_", "global_step")
+"""beginnings of what holds its states: transformers, FSDP whole and in shards, DeepSpeed"""
+
+
+class SealedCheckpoints(TrainerCallback):
+    """Seals the Trainer's checkpoints, keeps the newest of them, and ends training in time when the machine is taken away.
+
+    Args:
+        folder: the Trainer's output_dir; a path that all ranks see
+        keep: sealed checkpoints; those before go once a new one is sealed (leave the Trainer's save_total_limit unset)
+        notice_seconds: from SIGTERM until the machine is gone
+        signals: that announce this; () leaves them alone
+    """
+
+    def __init__(
+        self, folder: str | Path, *, keep: int = 2, notice_seconds: float = 30.0, signals: Iterable[signal.Signals] = (signal.SIGTERM,)
+    ) -> None:
+        if keep < 1:
+            raise ValueError(f"keep = {keep}: at least 1, the newest")
+        self._place, self._keep = Place.at(Path(folder)), keep
+        self._notice_seconds, self._signals = notice_seconds, tuple(signals)
+        self._stop: StopSignal | None = None
+        self._began = 0.0
+        self._save_seconds: float | None = None
+
+    def newest(self) -> str | None:
+        """The newest sealed checkpoint whose every file is as it was sealed; None: there is none. All ranks must call it.
+
+        It reads all of its files. Folders that are passed over are named in a warning.
+        """
+        told: list[Any] = [None]
+        if _rank() == 0:
+            told[0] = self._newest()
+        if _ranks() > 1:
+            dist.broadcast_object_list(told, src=0)
+        found: str | None = told[0]
+        return found
+
+    def _newest(self) -> str | None:
+        for name in self._folders():
+            try:
+                faults = faults_of_files(self._place, name, read_manifest(self._place, name))
+            except LoadError as error:
+                faults = [error.what]
+            if not faults:
+                return self._place.path(name)
+            _LOG.warning("%s is passed over: %s", name, "; ".join(faults[:3]))
+        return None
+
+    def _folders(self) -> list[str]:
+        found = [(int(match[1]), name) for name in self._place.names() if (match := _NAME.fullmatch(name))]
+        return [name for _, name in sorted(found, reverse=True)]
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Refuses settings under which nothing could be resumed, and puts aside what the Trainer would write into."""
+        for name in ("save_only_model", "save_total_limit"):
+            if getattr(args, name, None):
+                raise ValueError(f"{name} = {getattr(args, name)}: leave it unset; SealedCheckpoints(keep=...) keeps whole checkpoints")
+        if Path(args.output_dir).absolute() != Path(self._place.root):
+            raise ValueError(f"SealedCheckpoints is for {self._place.root}, and the Trainer writes to {args.output_dir}")
+        group = dist.new_group(backend="gloo") if _ranks() > 1 else None
+        self._stop = StopSignal(self._signals, self._notice_seconds, group)
+        if _rank() == 0:
+            for name in self._folders():
+                if int(name.rpartition("-")[2]) > state.global_step:
+                    self._put_aside(name)
+        _together()
+
+    def _put_aside(self, name: str) -> None:
+        """Nothing is written into a folder that is there, and nothing is lost."""
+        path = Path(self._place.path(name))
+        number = 0
+        while (aside := path.with_name(f"{_INCOMPLETE}{name}" + (f".{number}" if number else ""))).exists():
+            number += 1
+        path.rename(aside)
+        _LOG.warning("%s was put aside as %s: training begins before it", name, aside.name)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        """All ranks agree whether to stop; then this step is saved and training ends."""
+        assert self._stop is not None, "on_train_begin comes first"
+        before = self._stop.agreed
+        if self._stop.agree():
+            if not before and _rank() == 0:
+                _LOG.warning("asked to stop: %s", self.notice)
+            control.should_save = control.should_training_stop = True
+        self._began = time.perf_counter()
+        return control
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Seals what the Trainer has just written, on rank 0 once every rank is here, and then takes older ones away."""
+        _together()
+        told: list[Any] = [None]
+        if _rank() == 0:
+            try:
+                self._seal(f"checkpoint-{state.global_step}", state.global_step)
+            except (OSError, SaveError) as error:
+                told[0] = str(error)
+        if _ranks() > 1:
+            dist.broadcast_object_list(told, src=0)
+        if told[0] is not None:
+            raise SaveError(f"checkpoint-{state.global_step} was not completed: {told[0]}", "The checkpoints before are as they were.")
+        self._save_seconds = time.perf_counter() - self._began
+
+    def _seal(self, name: str, step: int) -> None:
+        if missing := _missing(self._place.files(name), _ranks()):
+            raise SaveError(f"{', '.join(missing)} is not among its files")
+        versions = {"torch": torch.__version__, "transformers": version("transformers"), "fullstep": version("fullstep")}
+        seal(self._place, name, Manifest(step=step, ranks=_ranks(), parts=("trainer",), files={}, versions=versions))
+        whole = [each for each in self._folders() if self._place.has(each, MANIFEST)]
+        for each in whole[self._keep :]:
+            self._place.remove(each, MANIFEST)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Signals do again what they did."""
+        if self._stop is not None:
+            self._stop.close()
+
+    @property
+    def notice(self) -> Notice | None:
+        """How much time is left; None: nobody asked this rank to stop."""
+        return None if self._stop is None else self._stop.notice(self._save_seconds)
+
+
+def _missing(files: list[str], ranks: int) -> list[str]:
+    """What a training needs to go on and the Trainer would go on without.
+
+    >>> _missing(["model.safetensors", "trainer_state.json", "scheduler.pt", "rng_state.pth"], 1)
+    ['the optimizer']
+    """
+    there = set(files)
+    streams = ["rng_state.pth"] if ranks == 1 else [f"rng_state_{rank}.pth" for rank in range(ranks)]
+    sharded = any(name.startswith("global_step") for name in files)  # DeepSpeed has its scheduler inside
+    needed = ["trainer_state.json", *streams, *(() if sharded else ("scheduler.pt",))]
+    missing = [name for name in needed if name not in there]
+    return missing + ([] if any(name.startswith(_OPTIMIZER) for name in files) else ["the optimizer"])
+
+
+def _rank() -> int:
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def _ranks() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def _together() -> None:
+    if _ranks() > 1:
+        dist.barrier()
