@@ -1,0 +1,1 @@
+"""Somebody's own training: run, killed, started again, its logged losses compared."""

@@ -1,0 +1,101 @@
+"""The losses that a training prints, found in its output."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fullstep.errors import Fault, InputError
+
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
+_PLAIN = re.compile(
+    rf"\b(?:step|global_step|iteration|iter)\b\W{{0,4}}(?P<step>\d+)\b.*?\b(?:train_)?loss\b\W{{0,4}}?(?P<loss>{_NUMBER})\b", re.IGNORECASE
+)
+_STEPS = ("step", "global_step", "iteration", "iter", "epoch")
+"""where a table says how far training is; transformers prints epochs alone"""
+_LOSSES = ("loss", "train_loss", "train/loss")
+
+
+class Logged(NamedTuple):
+    """A loss that was printed."""
+
+    step: float
+    loss: str
+    """as it was printed"""
+
+
+def pattern_of(text: str | None) -> re.Pattern[str] | None:
+    """The user's own pattern.
+
+    Raises:
+        InputError: it is none, or lacks a group
+    """
+    if text is None:
+        return None
+    allowed = "a regular expression of Python with the groups (?P<step>...) and (?P<loss>...)"
+    try:
+        pattern = re.compile(text)
+    except (re.error, OverflowError) as error:
+        raise InputError(Fault("--loss-pattern", f'"{text[:60]}": {error}', allowed)) from None
+    if not {"step", "loss"} <= pattern.groupindex.keys():
+        raise InputError(Fault("--loss-pattern", f'"{text[:60]}"', allowed))
+    return pattern
+
+
+def logged_in(line: str, pattern: re.Pattern[str] | None = None) -> Logged | None:
+    """The loss in a line; None: there is none.
+
+    Args:
+        line: of the output
+        pattern: None: JSON and Python tables with a step and a loss, and texts like "step 3 loss 1.25"
+
+    >>> logged_in("{'loss': '2.31', 'grad_norm': '0.4', 'epoch': '0.5'}")
+    Logged(step=0.5, loss='2.31')
+    >>> logged_in("step: 12 | loss: 1.25 | lr 0.001"), logged_in("Iteration 7/100, loss = 3e-2")
+    (Logged(step=12.0, loss='1.25'), Logged(step=7.0, loss='3e-2'))
+    >>> logged_in("eval_loss 2 at step 3") is None
+    True
+    """
+    text = _COLOURS.sub("", line)
+    if pattern is not None:
+        return _by_pattern(pattern, text)
+    start = text.find("{")
+    if start >= 0 and (found := _in_table(_table(text[start:].strip()))) is not None:
+        return found
+    return _by_pattern(_PLAIN, text)
+
+
+def _by_pattern(pattern: re.Pattern[str], text: str) -> Logged | None:
+    found = pattern.search(text)
+    if found is None:
+        return None
+    try:
+        return Logged(float(found["step"]), found["loss"])
+    except (TypeError, ValueError):
+        return None
+
+
+def _table(text: str) -> Mapping[str, Any]:
+    if not text.endswith("}"):
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _in_table(table: Mapping[str, Any]) -> Logged | None:
+    step = next((table[name] for name in _STEPS if name in table), None)
+    loss = next((table[name] for name in _LOSSES if name in table), None)
+    try:
+        return None if step is None or loss is None else Logged(float(step), str(loss) if float(loss) is not None else "")
+    except (TypeError, ValueError):
+        return None

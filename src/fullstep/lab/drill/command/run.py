@@ -1,0 +1,139 @@
+"""One run of somebody's command: its output is passed on to a listener, and nothing of it is left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from fullstep.errors import Fault, InputError, LabError
+from fullstep.errors.stops import ends_by_signal
+from fullstep.lab.drill.command.log import Logged, logged_in
+from fullstep.lab.drill.front.tree import processes_with
+
+_MARK = "FULLSTEP_DRILL_COMMAND"
+"""environment variable by which everything that the command started is found again"""
+_LOOK_SECONDS = 0.2
+_KILL_SECONDS = 30.0
+_TAIL_LINES = 12
+_LONGEST_LINE_BYTES = 2**20
+
+
+@dataclass(slots=True)
+class CommandRun:
+    """What one run printed."""
+
+    losses: dict[float, list[str]] = field(default_factory=dict)
+    """by step, in the order of their first appearance"""
+    status: int | None = None
+    """exit code; None: it was killed on purpose"""
+    seconds: float = 0.0
+    first_loss_at: float | None = None
+    """by the monotonic clock [s]"""
+    ended_at: float = 0.0
+    tail: tuple[str, ...] = ()
+
+    @property
+    def last_step(self) -> float | None:
+        """The last that was logged."""
+        return next(reversed(self.losses), None)
+
+
+def run_command(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    pattern: re.Pattern[str] | None = None,
+    kill_when: Callable[[Logged], bool] | None = None,
+    silent_seconds: float = 600.0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> CommandRun:
+    """Runs it to its end, or kills all of it by SIGKILL at the first loss for which ``kill_when`` holds.
+
+    Raises:
+        InputError: there is no such program
+        LabError: it said nothing for ``silent_seconds``
+    """
+    mark = uuid.uuid4().hex
+    run = CommandRun()
+    begun = time.monotonic()
+    with ends_by_signal():
+        process = _start(command, {**os.environ, **environment, "PYTHONUNBUFFERED": "1", _MARK: mark})
+        try:
+            for line in _lines(process, silent_seconds, run):
+                run.tail = (*run.tail, line)[-_TAIL_LINES:]
+                found = logged_in(line, pattern)
+                if found is None:
+                    continue
+                run.first_loss_at = run.first_loss_at or time.monotonic()
+                run.losses.setdefault(found.step, []).append(found.loss)
+                progress(f"step {found.step:g}, loss {found.loss}")
+                if kill_when is not None and kill_when(found):
+                    break
+            else:
+                run.status = process.wait()
+        finally:
+            _kill_all(process, mark)
+    run.ended_at = time.monotonic()
+    run.seconds = run.ended_at - begun
+    return run
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(command), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(Fault("command after --", f'"{command[0][:80]}": {reason}', "a program and its arguments")) from None
+
+
+def _lines(process: subprocess.Popen[bytes], silent_seconds: float, run: CommandRun) -> Iterator[str]:
+    """Lines, also those that a progress bar writes over, until the output ends."""
+    pipe = process.stdout
+    assert pipe is not None
+    rest, heard = b"", time.monotonic()
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            if time.monotonic() - heard > silent_seconds:
+                what = f"the command printed nothing for {silent_seconds:g} s and was stopped"
+                raise LabError(what, remedy="Allow more by --silent-seconds, or make it log.", details=run.tail)
+            if not selector.select(_LOOK_SECONDS):
+                if process.poll() is not None:  # what it left behind may still hold the pipe open
+                    break
+                continue
+            chunk = os.read(pipe.fileno(), 2**16)
+            if not chunk:
+                break
+            heard = time.monotonic()
+            *whole, rest = re.split(rb"[\r\n]", rest + chunk)
+            rest = rest[-_LONGEST_LINE_BYTES:]
+            yield from (line.decode("utf-8", "replace").rstrip() for line in whole if line.strip())
+    if rest.strip():
+        yield rest.decode("utf-8", "replace").rstrip()
+
+
+def _kill_all(process: subprocess.Popen[bytes], mark: str) -> None:
+    """Its group, and whatever bears the mark: launchers give each rank a session of its own."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    begun = time.monotonic()
+    while time.monotonic() - begun < _KILL_SECONDS and (left := processes_with(f"{_MARK}={mark}")):
+        for each in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.01)
+        time.sleep(0.01)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

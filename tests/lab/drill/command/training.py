@@ -1,0 +1,43 @@
+"""A training without torch: a state that depends on all that a checkpoint has to hold, and ways to lose a part of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    steps, lost = int(sys.argv[1]), sys.argv[2]
+    folder = Path(os.environ["CHECKPOINT_DIR"])
+    draw = random.Random(None if lost == "seed" else 7)
+    state = {"step": 0, "weight": 5.0, "moment": 0.0}
+    file = folder / "state.json"
+    if file.exists() and lost != "everything":
+        saved = json.loads(file.read_text())
+        state.update(saved["state"])
+        if lost == "moment":
+            state["moment"] = 0.0
+        if lost == "position":
+            state["step"] += 1
+        if lost != "rng":
+            kind, keys, gauss = saved["rng"]
+            draw.setstate((kind, tuple(keys), gauss))
+        if lost == "crash":
+            raise SystemExit("the checkpoint cannot be read")
+    while state["step"] < steps:
+        state["step"] += 1
+        state["moment"] = 0.9 * state["moment"] + state["weight"] + draw.random()
+        state["weight"] -= 0.01 * state["moment"]
+        loss = 1.0 if lost == "constant" else state["weight"] ** 2
+        print(json.dumps({"step": state["step"], "loss": loss}))
+        if state["step"] % 2 == 0:
+            beside = folder / "state.tmp"
+            beside.write_text(json.dumps({"state": state, "rng": draw.getstate()}))
+            beside.replace(file)
+
+
+if __name__ == "__main__":
+    main()
