@@ -10,7 +10,7 @@ from fullstep.evidence import Assumption
 from fullstep.job import Job
 from fullstep.ledger import Run
 from fullstep.offers.assumptions import Assumed, What, assumed
-from fullstep.physics.checkpointing import export_bytes, interval_seconds, resumable_bytes, stall_seconds, writing_seconds
+from fullstep.physics.checkpointing import export_bytes, interval_seconds, resumable_bytes, stall_seconds, writing_seconds, written
 from fullstep.quantities import DTYPE_BYTES, GB
 
 _HUB_BYTES = DTYPE_BYTES["bfloat16"]
@@ -70,10 +70,11 @@ def _at(job: Job, run: Run, end: Literal[0, 1, 2]) -> Usage:
     write = machine.storage_write_bytes_per_second or _rate("write", end)
     read = machine.storage_read_bytes_per_second or _rate("read", end)
     storing = replace(job, machine=replace(machine, storage_write_bytes_per_second=write))
-    stall, writing = stall_seconds(storing), writing_seconds(storing)
+    disk = stored(job)
+    saved = written(job)
+    stall, writing = stall_seconds(storing, saved), writing_seconds(storing, saved)
     assert stall is not None and writing is not None, "the rate is stated"
     beside = run.evaluation_seconds[end] + (run.checkpoint_seconds[end] if run.checkpoint_seconds is not None else 0.0)
-    disk = stored(job)
     weights = disk.weights * GB
     return Usage(
         steps_seconds=run.seconds[end] - beside,
@@ -81,12 +82,12 @@ def _at(job: Job, run: Run, end: Literal[0, 1, 2]) -> Usage:
         save_seconds=stall[end],
         write_seconds=writing,
         last_save_seconds=stall[end] + (writing if job.checkpoint.asynchronous else 0.0),
-        interval_seconds=interval_seconds(storing),
+        interval_seconds=interval_seconds(storing, saved),
         start_seconds=assumed("start").bounds[end],
         install_seconds=assumed("install").bounds[end],
         download_seconds=weights / _rate("download", end),
         load_seconds=weights / read,
-        restore_seconds=disk.checkpoint * GB / read,
+        restore_seconds=saved.size_bytes / read,
         disk_gb=disk.total,
         result_gb=disk.result,
         runs=goal.runs,

@@ -7,6 +7,8 @@ from fullstep.quantities import GB, GIB
 from fullstep.report.paper import Paper
 from fullstep.report.timing_text import moments
 
+STORAGE_CODES = ("F201", "F202", "F203")
+"""cautions whose matter stands beside the checkpoint already"""
 _MB, _KB = 1e6, 1e3
 
 
@@ -20,7 +22,10 @@ def checkpoint_lines(answer: Answer, paper: Paper) -> list[str]:
     if interval.bound_by == "failures" and interval.least_loss_seconds is not None:
         least, between = moments(interval.least_loss_seconds.likely), moments(interval.mean_between_failures_seconds.likely)
         lines += paper.entry("", f"saving every {least} would lose least: hardware fails every {between} or so")
-    return lines + (paper.entry("", checkpoint.storage.sentence) if checkpoint.storage.sentence else [])
+    if not checkpoint.storage.sentence:
+        return lines
+    codes = ", ".join(code for code, _ in answer.warnings if code in STORAGE_CODES)
+    return lines + paper.entry("", f"{checkpoint.storage.sentence} ({codes})")
 
 
 def checkpoint_words(checkpoint: Checkpoint) -> str:

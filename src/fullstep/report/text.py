@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fullstep.job import Settings
 from fullstep.ledger import HOLDINGS, Answer, Instant, MemoryEstimate
 from fullstep.plan.layouts import place_words
-from fullstep.report.checkpoint_text import checkpoint_lines
+from fullstep.report.checkpoint_text import STORAGE_CODES, checkpoint_lines
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
 from fullstep.report.timing_text import timing_lines
@@ -148,7 +148,8 @@ def remedy_lines(remedies: Sequence[Remedy], paper: Paper) -> list[str]:
 def closing_lines(answer: Answer, paper: Paper) -> list[str]:
     """Warnings, what was assumed, and how sure this is."""
     lines: list[str] = []
-    for number, (code, text) in enumerate(answer.warnings):
+    warnings = [each for each in answer.warnings if answer.checkpoint is None or each.code not in STORAGE_CODES]
+    for number, (code, text) in enumerate(warnings):
         lines += paper.entry("Beware" if number == 0 else "", f"{text} ({code})")
     lines += assumed_lines(answer, paper)
     known = dict(answer.timing.open) if answer.timing is not None else {}

@@ -75,7 +75,7 @@ def test_distributed_checkpoints_that_were_measured(job: Make, small: dict[str, 
     made = job(model=small[which], machine={"gpus": 2}, step={"framework": "torch"})
     assert made.shape.parameters == {"106": 105_788_160, "27": 27_171_328}[which]
     found = written(made)
-    assert found.total_bytes == pytest.approx(total, rel=3e-4)
+    assert found.size_bytes == pytest.approx(total, rel=3e-4)
     assert found.files == 3  # two of data, .metadata
 
 
@@ -85,8 +85,15 @@ def test_a_trainer_s_folder_that_was_measured(job: Make, small: dict[str, Any]) 
     assert made.shape.parameters == 619_136 and container_of(made) == "trainer"
     measured = 12 * 619_136 + 2_200 + 18_000 + 14_500 + 1_500 + 5_300
     found = written(made)
-    assert found.total_bytes == pytest.approx(measured, rel=0.01)
+    assert found.size_bytes == pytest.approx(measured, rel=0.01)
     assert found.files == 8  # model, optimizer, rng_state, scheduler, trainer_state, training_args, config, generation_config
+
+
+def test_files_of_the_trainer(job: Make) -> None:
+    """Seen on two processes of transformers 5.23 without shards: model, optimizer, two RNG files and five more. By shards accelerate makes
+    two folders of torch.distributed.checkpoint, and the Trainer adds RNG, scheduler.pt and trainer_state.json."""
+    assert written(job(machine={"gpus": 2}, layout={"strategy": "ddp"})).files == 9
+    assert written(job(machine={"gpus": 2}, layout={"strategy": "fsdp"})).files == 2 * 3 + 2 + 2
 
 
 def test_adapters_leave_the_base_where_it_is(job: Make) -> None:

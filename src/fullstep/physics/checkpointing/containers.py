@@ -12,14 +12,14 @@ from fullstep.physics.checkpointing.contents import Contents, StateTensors, cont
 from fullstep.physics.checkpointing.figures import likely_bytes
 from fullstep.physics.checkpointing.tensors import Tensors, counted, pieces, stored_tensors, trained_tensors
 from fullstep.physics.memory.framework import transformers_version
-from fullstep.quantities import DTYPE_BYTES
+from fullstep.quantities import DTYPE_BYTES, GB
 
 _SHARD_BYTES, _SHARD_BYTES_BEFORE_5 = 50e9, 5e9
-_TRAINER_FILES, _ADAPTER_FILES, _DEEPSPEED_FILES = 5, 2, 2
-"""scheduler.pt, trainer_state.json, training_args.bin, config.json, generation_config.json; adapter_config.json and README.md beside the
-first three; latest and zero_to_fp32.py"""
-_GROUP_SCALARS, _PROGRESS_SCALARS, _STEP_BYTES = 12, 12, 4.0
-"""an AdamW group's settings and its names; a scheduler's numbers, the step and the position in the data; one float32"""
+_TRAINER_FILES, _TRAINER_FILES_BY_SHARDS, _DEEPSPEED_FILES = 5, 2, 2
+"""scheduler.pt and trainer_state.json, with the model training_args.bin and two more: config.json and generation_config.json, of adapters
+adapter_config.json and README.md; latest and zero_to_fp32.py"""
+_GROUP_SCALARS, _SCHEDULER_SCALARS, _POSITION_SCALARS, _STEP_BYTES = 12, 9, 3, 4.0
+"""an AdamW group's settings and its names; a scheduler's numbers; the step, the epoch and the position in the data; one float32"""
 
 
 class Written(NamedTuple):
@@ -28,11 +28,18 @@ class Written(NamedTuple):
     container: Container
     parts: tuple[CheckpointPart, ...]
     files: int
+    measured_bytes: float | None = None
+    """by a pilot; None: it was not measured"""
 
     @property
-    def total_bytes(self) -> float:
-        """[bytes]"""
+    def predicted_bytes(self) -> float:
+        """What the parts add up to [bytes]."""
         return sum(part.size_bytes for part in self.parts)
+
+    @property
+    def size_bytes(self) -> float:
+        """As measured, else as predicted [bytes]."""
+        return self.predicted_bytes if self.measured_bytes is None else self.measured_bytes
 
 
 def container_of(job: Job) -> Container:
@@ -50,12 +57,13 @@ def container_of(job: Job) -> Container:
         return "deepspeed"
     if wanted.asynchronous:
         return "distributed"
-    if _is_trainer(job) and whole:
+    if saves_by_trainer(job) and whole:
         return "trainer" if job.method.kind == "full" else "adapter"
     return "full" if wanted.format == "full" else "distributed"
 
 
-def _is_trainer(job: Job) -> bool:
+def saves_by_trainer(job: Job) -> bool:
+    """transformers' Trainer makes the folder, itself or under a framework that is built on it."""
     return job.step.framework in HUGGING_FACE and job.step.framework != "deepspeed"
 
 
@@ -65,7 +73,7 @@ def ranks_of_all(job: Job) -> int:
 
 
 def written(job: Job, container: Container | None = None) -> Written:
-    """One checkpoint as it lies on disk, container and all [bytes].
+    """One checkpoint as it lies on disk, container and all [bytes]. A pilot's ``measured.checkpoint_gb`` outranks what is predicted.
 
     Args:
         job: complete
@@ -76,8 +84,11 @@ def written(job: Job, container: Container | None = None) -> Written:
     """
     kind = container or container_of(job)
     if kind == "distributed":
-        return _distributed(job, own_loop=container is not None)
-    return _deepspeed(job) if kind == "deepspeed" else _folder(job, kind)
+        found = _distributed(job, own_loop=container is not None)
+    else:
+        found = _deepspeed(job) if kind == "deepspeed" else _folder(job, kind)
+    measured = job.measured.get("checkpoint_gb")
+    return found if measured is None else found._replace(measured_bytes=measured * GB)
 
 
 def distributed_overhead_bytes(tensors: tuple[Tensors, ...], states: StateTensors, ranks: int, copies: int = 1, extra: int = 0) -> float:
@@ -117,14 +128,17 @@ def _distributed(job: Job, *, own_loop: bool) -> Written:
     among = (layout.state_ranks if layout.is_fsdp or layout.implementation == "megatron" else 1) * layout.tensor
     tensors, states = trained_tensors(job), state_tensors(job.optimizer.name)
     copies = 1 + int(contents.masters > 0)
-    if _is_trainer(job) and not own_loop:
+    if saves_by_trainer(job) and not own_loop and not job.checkpoint.asynchronous:  # the Trainer has no asynchronous save
         overhead = distributed_overhead_bytes(tensors, states, among, copies)
-        parts = [*_common(contents), *_trainer_parts(ranks, adapter=job.method.kind != "full"), ("container", overhead)]
-        files = 2 * (ranks + 1) + ranks + _TRAINER_FILES
+        small = [each for each in _trainer_parts(ranks, adapter=False) if each[0] != "settings"]
+        parts = [*_common(contents), *small, ("container", overhead + counted(tensors) * states.small * _STEP_BYTES)]
+        files = 2 * (ranks + 1) + ranks + _TRAINER_FILES_BY_SHARDS
     else:
-        overhead = distributed_overhead_bytes(tensors, states, among, copies, _PROGRESS_SCALARS)
-        small = counted(tensors) * states.small * _STEP_BYTES
-        parts = [*_common(contents), ("rng", ranks * likely_bytes("rng_state")), ("container", overhead + small)]
+        scheduler, position = (number * likely_bytes("scalar_archive") for number in (_SCHEDULER_SCALARS, _POSITION_SCALARS))
+        overhead = distributed_overhead_bytes(tensors, states, among, copies, _SCHEDULER_SCALARS + _POSITION_SCALARS)
+        overhead += counted(tensors) * states.small * _STEP_BYTES - scheduler - position
+        progress: list[tuple[Content, float]] = [("scheduler", scheduler), ("data_position", position)]
+        parts = [*_common(contents), ("rng", ranks * likely_bytes("rng_state")), *progress, ("container", overhead)]
         files = ranks + 1
     return Written("distributed", _as_parts(parts), files)
 
@@ -132,7 +146,7 @@ def _distributed(job: Job, *, own_loop: bool) -> Written:
 def _folder(job: Job, kind: Container) -> Written:
     """Model in safetensors and optimizer in one torch.save. From shards, accelerate writes the model a second time beside the Trainer's."""
     contents, tensors, states = contents_of(job), trained_tensors(job), state_tensors(job.optimizer.name)
-    count, ranks, is_trainer = counted(tensors), ranks_of_all(job), _is_trainer(job)
+    count, ranks, is_trainer = counted(tensors), ranks_of_all(job), saves_by_trainer(job)
     models = weight_files(job, contents.trained)
     again = contents.trained if kind == "full" and is_trainer else 0.0
     record = likely_bytes("tensor_record")
@@ -143,8 +157,7 @@ def _folder(job: Job, kind: Container) -> Written:
     if not is_trainer:
         small = [("rng", ranks * likely_bytes("rng_state")), ("scheduler", likely_bytes("scheduler"))]
     parts = [*_common(contents), ("weights_again", again), *small, ("container", overhead)]
-    settings = _TRAINER_FILES + (_ADAPTER_FILES - 2 if job.method.kind != "full" else 0) if is_trainer else 1
-    files = models + int(models > 1) + 1 + int(again > 0) + ranks + settings
+    files = models + int(models > 1) + 1 + int(again > 0) + ranks + (_TRAINER_FILES if is_trainer else 1)
     return Written(kind, _as_parts(parts), files)
 
 
@@ -165,7 +178,7 @@ def _deepspeed(job: Job) -> Written:
     overhead = flat + (0.0 if is_three else count * likely_bytes("tensor_record")) + 2 * ranks * likely_bytes("tensor_archive")
     files = ranks + (ranks if is_three else models) + _DEEPSPEED_FILES
     parts: list[tuple[Content, float]] = [*_common(contents), ("container", overhead)]
-    if _is_trainer(job):
+    if saves_by_trainer(job):
         again = 0.0 if is_three else contents.trained
         parts += [("weights_again", again), *_trainer_parts(ranks, adapter=job.method.kind != "full")]
         files += ranks + _TRAINER_FILES + (0 if is_three else weight_files(job, again))

@@ -5,28 +5,23 @@ from __future__ import annotations
 from math import floor
 
 from fullstep.job import Job
-from fullstep.physics.checkpointing.containers import container_of, ranks_of_all, written
+from fullstep.physics.checkpointing.containers import Written, ranks_of_all, written
 from fullstep.physics.checkpointing.contents import contents_of
 from fullstep.physics.checkpointing.figures import figure
 from fullstep.physics.timing.rates import card_rates, seconds_at
-from fullstep.quantities import GB, Bounds
+from fullstep.quantities import Bounds
 
 _MINUTE = 60.0
 
 
 def resumable_bytes(job: Job) -> float:
-    """All files of one checkpoint from which training can go on [bytes]; see ``contents_of`` and ``written``.
-
-    A pilot's ``measured.checkpoint_gb`` outranks it.
-    """
-    if "checkpoint_gb" in job.measured:
-        return float(job.measured["checkpoint_gb"] * GB)
-    return written(job).total_bytes
+    """All files of one checkpoint from which training can go on [bytes]; see ``contents_of`` and ``written``."""
+    return written(job).size_bytes
 
 
-def writing_nodes(job: Job) -> int:
+def writing_nodes(job: Job, saved: Written) -> int:
     """Nodes that write at once: all of them where each rank writes its part, one where rank 0 writes it all."""
-    return job.machine.nodes if container_of(job) in ("distributed", "deepspeed") else 1
+    return job.machine.nodes if saved.container in ("distributed", "deepspeed") else 1
 
 
 def bytes_per_second_required(size_bytes: float, within_minutes: float) -> float:
@@ -42,53 +37,77 @@ def bytes_per_second_required(size_bytes: float, within_minutes: float) -> float
     return size_bytes / (within_minutes * _MINUTE)
 
 
-def restore_bytes(job: Job) -> float:
+def restore_bytes(job: Job, saved: Written | None = None) -> float:
     """What all ranks read together to go on [bytes]: divided state once, whole replicas each for itself, ``R * S``.
 
     Replicas of HSDP read their shards ``R`` times. DeepSpeed's partitions are read by the ranks that own them, its 16-bit model by each.
 
     Example: 96.4 GB under DDP on 8 GPUs: 771 GB, most of it from the page cache of a node.
 
+    Args:
+        job: complete
+        saved: one checkpoint; None: as the job's framework writes it
+
     Source:
         torch.distributed.checkpoint, default planner: a load is not deduplicated (github.com/pytorch/torchtitan/issues/4035)
     """
-    size, layout, ranks = resumable_bytes(job), job.layout, ranks_of_all(job)
+    size, layout, ranks = (saved or written(job)).size_bytes, job.layout, ranks_of_all(job)
     if layout.is_zero:
         contents = contents_of(job)
         model = contents.trained + contents.frozen if layout.strategy != "zero3" else 0.0
         return size + (layout.data_parallel - 1) * model
-    return size * max(1, ranks // (layout.state_ranks * layout.tensor * layout.pipeline))
+    return size * max(1, ranks // divided_among(job))
 
 
-def writing_seconds(job: Job) -> float | None:
-    """Of one save [s]: all nodes write their parts at once, or one node writes it all; None: the rate is not stated."""
+def writing_seconds(job: Job, saved: Written | None = None) -> float | None:
+    """Of one save [s]: all nodes write their parts at once, or one node writes it all; None: the rate is not stated.
+
+    Args:
+        job: complete
+        saved: one checkpoint; None: as the job's framework writes it
+    """
     rate = job.machine.storage_write_bytes_per_second
-    return None if rate is None else resumable_bytes(job) / (rate * writing_nodes(job))
+    if rate is None:
+        return None
+    found = saved or written(job)
+    return found.size_bytes / (rate * writing_nodes(job, found))
 
 
-def restoring_seconds(job: Job) -> float | None:
+def restoring_seconds(job: Job, saved: Written | None = None) -> float | None:
     """Of reading one back on all nodes at once [s]: each node reads its share once, replicas on one node from its page cache.
 
-    None: ``machine.storage_read_gb_s`` is not stated.
+    Args:
+        job: complete
+        saved: one checkpoint; None: as the job's framework writes it
+
+    Returns:
+        None: ``machine.storage_read_gb_s`` is not stated
     """
     rate = job.machine.storage_read_bytes_per_second
-    return None if rate is None else restore_bytes_per_node(job) / rate
+    return None if rate is None else restore_bytes_per_node(job, (saved or written(job)).size_bytes) / rate
 
 
-def restore_bytes_per_node(job: Job) -> float:
-    """What the storage of one node has to give at a restart [bytes]: its ranks' state, what several of them read counted once."""
-    layout, machine = job.layout, job.machine
-    divided = layout.state_ranks * layout.tensor * layout.pipeline
-    return resumable_bytes(job) * min(1.0, machine.gpus / max(1, divided)) if machine.nodes > 1 else resumable_bytes(job)
+def restore_bytes_per_node(job: Job, size_bytes: float) -> float:
+    """What the storage of one node has to give at a restart [bytes]: its ranks' state, what several of them read counted once.
+
+    Args:
+        job: complete
+        size_bytes: of one checkpoint [bytes]
+    """
+    return size_bytes * min(1.0, job.machine.gpus / divided_among(job)) if job.machine.nodes > 1 else size_bytes
 
 
 def staged_bytes_per_rank(job: Job) -> float:
     """What one rank copies to its host for an asynchronous save [bytes]: its part; replicas copy it all, and one of them writes."""
-    layout = job.layout
-    return contents_of(job).total / (layout.state_ranks * layout.tensor * layout.pipeline)
+    return contents_of(job).total / divided_among(job)
 
 
-def stall_seconds(job: Job) -> Bounds | None:
+def divided_among(job: Job) -> int:
+    """Ranks among which one copy of the whole state is divided: shards, context, tensor and pipeline ranks."""
+    return job.layout.state_ranks * job.layout.tensor * job.layout.pipeline
+
+
+def stall_seconds(job: Job, saved: Written | None = None) -> Bounds | None:
     """How long one save holds training up [s]; None: ``machine.storage_write_gb_s`` is not stated.
 
     ::
@@ -99,13 +118,17 @@ def stall_seconds(job: Job) -> Bounds | None:
 
     Example: 96.4 GB from one node at 1 GB/s: 96.4 s; asynchronous on 8 H100: ``12.05 GB / (0.8 * 63 GB/s)`` = 0.24 s.
 
+    Args:
+        job: complete
+        saved: one checkpoint; None: as the job's framework writes it
+
     Source:
         torch.distributed.checkpoint, async_save: training waits for staging alone; what slows steps down: ``data/figures.csv``
 
     Valid:
         storage writes at the stated rate; the copy of the high bound was measured on CPUs, as was that a first save takes longer
     """
-    writing = writing_seconds(job)
+    writing = writing_seconds(job, saved)
     if writing is None:
         return None
     if not job.checkpoint.asynchronous:
@@ -121,7 +144,7 @@ def stall_seconds(job: Job) -> Bounds | None:
     return Bounds(copied.low, copied.likely, max(copied.high, anew)) + slowed
 
 
-def interval_seconds(job: Job) -> float:
+def interval_seconds(job: Job, saved: Written | None = None) -> float:
     """Training between two saves, so that a failure costs no more work than is wanted [s]::
 
         synchronous     L
@@ -132,14 +155,16 @@ def interval_seconds(job: Job) -> float:
 
     Example: at most 30 minutes, an upload of 5: every 25 minutes. An upload of 20: every 20 minutes, and up to 40 are lost.
 
+    Args:
+        job: complete
+        saved: one checkpoint; None: as the job's framework writes it
+
     Source:
         worst case of work done since the start of the newest save that is whole
     """
     wanted = job.checkpoint.lose_at_most_minutes * _MINUTE
-    upload = writing_seconds(job)
-    if not job.checkpoint.asynchronous or upload is None:
-        return wanted
-    return max(wanted - upload, upload)
+    upload = writing_seconds(job, saved) if job.checkpoint.asynchronous else None
+    return wanted if upload is None else max(wanted - upload, upload)
 
 
 def checkpoint_seconds(job: Job, training: Bounds) -> Bounds | None:
@@ -152,9 +177,12 @@ def checkpoint_seconds(job: Job, training: Bounds) -> Bounds | None:
     Returns:
         [s]; None: what storage writes is not stated
     """
-    stall, writing = stall_seconds(job), writing_seconds(job)
+    if job.machine.storage_write_bytes_per_second is None:
+        return None
+    saved = written(job)
+    stall, writing = stall_seconds(job, saved), writing_seconds(job, saved)
     if stall is None or writing is None:
         return None
     last = writing if job.checkpoint.asynchronous else 0.0  # nothing runs beside the last one
-    interval = interval_seconds(job)
+    interval = interval_seconds(job, saved)
     return Bounds(*(one * (floor(seconds / interval) + 1) + last for one, seconds in zip(stall, training, strict=True)))
