@@ -55,7 +55,8 @@ test: $(TEST_READY) lint ## all checks and tests (what continuous integration ru
 
 test-quick: $(QUICK_READY) ## the tests that need neither torch nor transformers
 	$(BIN)/pytest -m 'not real_classes' --ignore=src/fullstep/lab/trace/worker --ignore=tests/lab/trace/worker \
-		--ignore=src/fullstep/lab/program --ignore=tests/lab/program --ignore=tests/lab/small_models.py
+		--ignore=src/fullstep/lab/program --ignore=tests/lab/program --ignore=tests/lab/small_models.py \
+		--ignore=src/fullstep/lab/drill/worker --ignore=tests/lab/drill/worker
 
 test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives against the clock, launch files against the tools: minutes
 	EXAMPLES=2500 $(BIN)/pytest tests/physics/test_invariants.py

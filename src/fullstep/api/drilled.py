@@ -1,0 +1,149 @@
+"""A drill of one worksheet: what it proved, with what was predicted of its checkpoints beside it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from fullstep.api.checkpoints import checkpoint_of
+from fullstep.api.drill_room import require_room
+from fullstep.errors import Fault, InputError, UnsupportedError
+from fullstep.job import Settings, Worksheet, settings_of
+from fullstep.job.editing import edit
+from fullstep.lab.drill import Elsewhere, Wanted, faults_of, notes_of, require_libraries, run_drill
+from fullstep.ledger import Checkpoint
+from fullstep.ledger.drill import Drill
+from fullstep.models import model_config
+from fullstep.models.shorten import shortened_config
+
+Mode = Literal["sync", "thread", "process"]
+Progress = Callable[[str], None]
+SILENT_SECONDS = 600.0
+_COUNT = "import torch; print(torch.cuda.device_count())"
+_COUNT_SECONDS = 120
+
+
+class Drilled(NamedTuple):
+    """A drill and what was said before it."""
+
+    settings: Settings
+    """of the worksheet as it was drilled"""
+    drill: Drill
+    predicted: Checkpoint | None
+    """None: the formulas do not cover this model"""
+    blocks: tuple[int, int] | None
+    """(drilled, of the whole model) where fewer were drilled"""
+
+
+def drill(
+    worksheet: Worksheet, to: str, *, cpu: int | None = None, ranks_after: int | None = None, after: Mapping[str, Any] | None = None,
+    mode: Mode | None = None, export: bool = False, layers: int | None = None, tokens: int | None = None, keep_files: bool = False,
+    silent_seconds: float = SILENT_SECONDS, progress: Progress = lambda _: None,
+) -> Drilled:  # fmt: skip
+    """Trains, saves, kills, and resumes in new processes; proves that the training goes on as if nothing had happened, or says where not.
+
+    Args:
+        worksheet: what is trained; weights are random, nothing is downloaded
+        to: folder, or URL that fsspec reaches; the drill makes a folder of its own in it
+        cpu: ranks on processors; None: every GPU that torch sees
+        ranks_after: resume on so many ranks as well
+        after: keys of the worksheet's section ``layout`` for that
+        mode: of saving; None: as the worksheet says
+        export: also write a full export and read it back
+        layers: drill so many blocks of the model
+        tokens: of a row, in place of ``batch.sequence_tokens``
+        keep_files: leave the checkpoints there
+        silent_seconds: without a sign of life, after which a rank counts as hanging
+        progress: is told the stages as they come
+
+    Raises:
+        InputError: the worksheet or another argument is at fault, or (UnsupportedError) cannot be drilled
+        LabError: a process died or hung
+    """
+    versions = require_libraries()
+    sheet, blocks = _changed(worksheet, layers, tokens)
+    device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", _gpus())
+    if ranks < 1:
+        raise InputError(Fault("--cpu", f"found {ranks}", "at least 1"))
+    sheet = edit(sheet, {"machine.gpus": ranks, "machine.nodes": 1})
+    settings = settings_of(sheet)
+    elsewhere = _elsewhere(sheet, settings, ranks, ranks_after, dict(after or {}))
+    faults = faults_of(settings) + (faults_of(elsewhere.settings) if elsewhere else [])
+    if faults:
+        located = [Fault(sheet.where(fault.where), fault.found, fault.allowed, fault.remedy) for fault in dict.fromkeys(faults)]
+        raise UnsupportedError(*located)
+    saving = mode or (settings.checkpoint.async_mode if settings.checkpoint.asynchronous else "sync")
+    predicted = _predicted(sheet)
+    config, name = model_config(sheet.section("model"))
+    require_room(settings, config, predicted, device=device, ranks=max(ranks, ranks_after or 0), to=to, mode=saving)
+    wanted = Wanted(
+        settings=settings, worksheet=sheet.as_dict(), config=config, model=_name(worksheet, name), device=device, ranks=ranks, to=to,
+        mode=saving, elsewhere=elsewhere, exports=export, keeps_files=keep_files, silent_seconds=silent_seconds,
+        notes=tuple(notes_of(settings, device)), versions=versions,
+    )  # fmt: skip
+    return Drilled(settings, run_drill(wanted, progress), predicted, blocks)
+
+
+def _changed(worksheet: Worksheet, layers: int | None, tokens: int | None) -> tuple[Worksheet, tuple[int, int] | None]:
+    """The worksheet with fewer blocks or shorter rows, where that is asked for."""
+    changes: dict[str, Any] = {}
+    blocks = None
+    if tokens is not None:
+        changes["batch.sequence_tokens"] = tokens
+    if layers is not None:
+        config, _ = model_config(worksheet.section("model"))
+        shorter, whole = shortened_config(config, layers)
+        changes["model.config"] = shorter
+        blocks = (layers, whole)
+    return (edit(worksheet, changes) if changes else worksheet), blocks
+
+
+def _name(worksheet: Worksheet, name: str) -> str:
+    return str(worksheet.section("model").get("name") or name)
+
+
+def _elsewhere(sheet: Worksheet, settings: Settings, ranks: int, ranks_after: int | None, after: dict[str, Any]) -> Elsewhere | None:
+    """The same training on other ranks or in another layout; rows of a step stay as they are."""
+    if ranks_after is None and not after:
+        return None
+    others = [key for key in after if not key.startswith("layout.")]
+    if others:
+        found = f"{', '.join(others)}, which makes another training"
+        raise InputError(Fault("--after", found, "keys of the section layout", "For example --after layout.strategy=ddp."))
+    there = ranks if ranks_after is None else ranks_after
+    rows = settings.rows_per_step
+    if there < 1 or rows % there:
+        remedy = f"For example --set batch.accumulation={there if there > 0 else 1}."
+        raise InputError(Fault("--ranks-after", f"found {there}", f"a divisor of the {rows} rows of a step", remedy))
+    changes: dict[str, Any] = {"machine.gpus": there, "layout.shards": None, "batch.global_rows": None, "batch.accumulation": None, **after}
+    if "layout.strategy" not in after:
+        one = settings.layout.strategy if there > 1 else "single"
+        changes["layout.strategy"] = "fsdp" if one == "single" and there > 1 else one
+    moved = edit(sheet, changes)
+    return Elsewhere(moved.as_dict(), settings_of(moved), there)
+
+
+def _predicted(sheet: Worksheet) -> Checkpoint | None:
+    try:
+        return checkpoint_of(sheet, "distributed")
+    except UnsupportedError:
+        return None
+
+
+def _gpus() -> int:
+    """That torch sees, asked in a process of its own.
+
+    Raises:
+        InputError: there is none
+    """
+    try:
+        done = subprocess.run([sys.executable, "-P", "-c", _COUNT], capture_output=True, text=True, check=True, timeout=_COUNT_SECONDS)
+        count = int(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        count = 0
+    if not count:
+        remedy = "--cpu 2 drills with two ranks on processors."
+        raise InputError(Fault("fullstep drill", "torch sees no GPU here", "at least one GPU, or --cpu N", remedy))
+    return count

@@ -1,0 +1,223 @@
+"""The processes of one leg: torchrun and its ranks, listened to, killed when it is time, and never left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from fullstep.errors import Fault, InputError, LabError, UnsupportedError, printable
+from fullstep.errors.stops import ends_by_signal
+
+WORKER = "fullstep.lab.drill.worker"
+_MARK = "FULLSTEP_DRILL_TREE"
+"""environment variable by which all processes of a tree are found again: ranks are sessions of their own, and savers outlive them"""
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONOPTIMIZE": "", "PYTHONSAFEPATH": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+}  # fmt: skip
+_LOOK_SECONDS = 0.2
+_END_SECONDS = 60.0
+"""for processes that have said all to end"""
+_KILL_SECONDS = 30.0
+_TAIL_BYTES, _TAIL_LINES, _TAIL_WIDTH = 2**15, 12, 240
+_KILLED = re.compile(r"Signal \d+ \((\w+)\) received by PID (\d+)")
+_TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: fewer blocks (--layers) take less."
+_REPORT = "Please report this with the worksheet."
+
+
+class Tree:
+    """One leg from its start to its end."""
+
+    def __init__(self, name: str, ranks: int, process: subprocess.Popen[bytes], complaints: IO[bytes], mark: str) -> None:
+        self.name, self.ranks = name, ranks
+        self.started_at = time.time()
+        self._process, self._complaints, self._mark = process, complaints, mark
+        self._processes: dict[int, int] = {}
+        """process id -> rank"""
+        self._stages: dict[int, str] = {}
+        self._done: set[int] = set()
+
+    def wait_for_ranks(self, silent_seconds: float, progress: Callable[[str], None]) -> None:
+        """Returns when every rank has left its record.
+
+        Raises:
+            InputError: the program cannot be built from the worksheet
+            LabError: a rank died, made no sense, or none said anything for ``silent_seconds``
+        """
+        for line in self._lines(silent_seconds):
+            message = self._message(line)
+            rank = int(message["rank"])
+            if "process" in message:
+                self._processes[int(message["process"])] = rank
+            if "progress" in message:
+                self._stages[rank] = printable(str(message["progress"])[:_TAIL_WIDTH])
+                if rank == 0:
+                    progress(self._stages[0])
+            self._raise_complaint(message, rank)
+            if "done" in message:
+                self._done.add(rank)
+                if len(self._done) == self.ranks:
+                    return
+        raise self._died()
+
+    def wait_for_end(self) -> None:
+        """Returns when all its processes have ended by themselves.
+
+        Raises:
+            LabError: they did not, or not well
+        """
+        try:
+            status = self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise self._error(f"did not end within {_END_SECONDS:g} s after its work was done", _REPORT) from None
+        if status:
+            raise self._died()
+
+    def kill(self) -> float:
+        """SIGKILL to everything that belongs to it, savers that outlive their ranks among them. Returns the seconds until all are gone."""
+        begun = time.monotonic()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        while (left := self._left()) and time.monotonic() - begun < _KILL_SECONDS:
+            for process in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.01)
+            time.sleep(0.01)
+        self._process.wait()
+        return time.monotonic() - begun
+
+    def close(self) -> None:
+        """Ends all of it, whatever state it is in."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def _left(self) -> list[int]:
+        marked = processes_with(f"{_MARK}={self._mark}")
+        return list(self._processes) if marked is None and self._process.poll() is None else marked or []
+
+    def _lines(self, silent_seconds: float) -> Iterator[bytes]:
+        """Whole lines as they come, until the end of output or of torchrun."""
+        pipe = self._process.stdout
+        assert pipe is not None
+        rest, heard = bytearray(), time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while True:
+                if time.monotonic() - heard > silent_seconds:
+                    remedy = "A rank hangs, or one step of this model takes longer here: allow more with --silent-seconds."
+                    raise self._error(f"said nothing for {silent_seconds:g} s and was stopped", remedy)
+                if not selector.select(_LOOK_SECONDS):
+                    if self._process.poll() is not None:
+                        return
+                    continue
+                chunk = os.read(pipe.fileno(), 2**16)
+                if not chunk:
+                    return
+                heard = time.monotonic()
+                *whole, last = chunk.split(b"\n")
+                for line in whole:
+                    yield bytes(rest) + line
+                    rest.clear()
+                rest += last
+
+    def _message(self, line: bytes) -> dict[str, Any]:
+        with suppress(ValueError, RecursionError):
+            message = json.loads(line)
+            if isinstance(message, dict) and type(message.get("rank")) is int:
+                return message
+        raise self._error(f"said something that is no message: {line[:80].decode('utf-8', 'replace')!r}", _REPORT)
+
+    def _raise_complaint(self, message: dict[str, Any], rank: int) -> None:
+        for kind, error in (("faults", InputError), ("unsupported", UnsupportedError)):
+            if kind in message:
+                raise error(*(Fault(*map(str, parts)) for parts in message[kind]))
+        if "crash" in message:
+            lines = str(message.get("traceback", "")).splitlines()[-_TAIL_LINES:]
+            what = f'rank {rank} of leg "{self.name}" stopped: {str(message["crash"])[:500]}; last stage: "{self._stage(rank)}"'
+            raise LabError(what, remedy="", details=tuple(line[:_TAIL_WIDTH] for line in lines))
+
+    def _stage(self, rank: int = 0) -> str:
+        return self._stages.get(rank, "starting")
+
+    def _died(self) -> LabError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS / 2)
+        tail = self._tail()
+        killed = _KILLED.search("\n".join(tail))
+        if killed is not None and int(killed[2]) in self._processes:
+            rank = self._processes[int(killed[2])]
+            what = f'rank {rank} of leg "{self.name}" was killed by {killed[1]}; last stage: "{self._stage(rank)}"'
+            return LabError(what, remedy=_TOO_LITTLE_MEMORY if killed[1] == "SIGKILL" else "")
+        return self._error(f"ended before its work was done (exit code {self._process.poll()})", _REPORT)
+
+    def _error(self, what: str, remedy: str) -> LabError:
+        return LabError(f'leg "{self.name}" {what}; last stage: "{self._stage()}"', remedy=remedy, details=tuple(self._tail()))
+
+    def _tail(self) -> list[str]:
+        with suppress(OSError):
+            size = os.fstat(self._complaints.fileno()).st_size
+            self._complaints.seek(max(0, size - _TAIL_BYTES))
+            text = self._complaints.read(_TAIL_BYTES).decode("utf-8", "replace")
+            return [line.rstrip()[:_TAIL_WIDTH] for line in text.splitlines() if line.strip(" =-\n")][-_TAIL_LINES:]
+        return []
+
+
+@contextmanager
+def started(name: str, ranks: int, leg: Path) -> Iterator[Tree]:
+    """Torchrun with this many ranks, each of which goes through the leg; all of them are gone afterwards, whatever happens.
+
+    Raises:
+        LabError: no process can be started
+    """
+    mark = uuid.uuid4().hex
+    with ends_by_signal(), ExitStack() as stack:
+        try:
+            complaints = stack.enter_context(TemporaryFile())
+            process = subprocess.Popen(
+                command(ranks, leg), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, process_group=0,
+                env={**os.environ, **_ENVIRONMENT, _MARK: mark},
+            )  # fmt: skip
+        except OSError as error:
+            what = f"the processes of a drill cannot be started: {error.strerror or error}"
+            raise LabError(what, remedy="They need a temporary folder that can be written, and room for more processes.") from None
+        tree = Tree(name, ranks, process, complaints, mark)
+        try:
+            yield tree
+        finally:
+            tree.close()
+
+
+def command(ranks: int, leg: Path) -> Sequence[str]:
+    """What is started: a rendezvous of its own on a free port, and no second try."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc-per-node={ranks}", "--max-restarts=0"]
+    return [sys.executable, *launcher, "-m", WORKER, str(leg)]
+
+
+def processes_with(variable: str) -> list[int] | None:
+    """Processes that were started with this in their environment; None: the system does not say."""
+    if not Path("/proc/self/environ").exists():
+        return None
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if variable.encode() in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found

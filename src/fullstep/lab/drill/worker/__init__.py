@@ -1,0 +1,1 @@
+"""One rank of one leg of a drill. The only part of the drill with torch."""

@@ -1,0 +1,60 @@
+"""One leg on one rank: the process group, its trainings, and what is measured beside them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from fullstep.lab.drill.leg import Leg
+from fullstep.lab.drill.worker.raw_speed import raw_speed
+from fullstep.lab.drill.worker.run import go_through
+from fullstep.lab.program.classes import faults_of_class
+
+
+def go_through_leg(leg: Leg, say: Callable[[str], None], clock: dict[str, float]) -> dict[str, Any]:
+    """All trainings of the leg, one after another.
+
+    Args:
+        leg: of the front
+        say: is told what begins
+        clock: moments of this process so far; the next ones are entered [seconds since 1970]
+
+    Returns:
+        the record of this rank
+    """
+    say("joining the process group")
+    device = _join(leg)
+    clock["joined"] = time.time()
+    record: dict[str, Any] = {"rank": dist.get_rank(), "ranks": dist.get_world_size(), "clock": clock, "runs": []}
+    for run in leg.runs:
+        with faults_of_class(torch.nn.Module()):
+            seen, training = go_through(leg, run, device, say, clock)
+        record["runs"].append(seen)
+    if leg.exports:
+        from fullstep.lab.drill.worker.exported import export_and_read_back  # noqa: PLC0415 - few legs do
+
+        say("exporting the model")
+        record["export"] = export_and_read_back(training, Path(leg.records))
+    if leg.writes_raw:
+        say("measuring the disk")
+        total = record["runs"][-1]["saves"][-1]["bytes"]
+        record["raw"] = raw_speed(leg.folder, max(total // dist.get_world_size(), 1))
+    record["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return record
+
+
+def _join(leg: Leg) -> torch.device:
+    if leg.device == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        dist.init_process_group("cpu:gloo,cuda:nccl", device_id=device)
+        return device
+    dist.init_process_group("gloo")
+    return torch.device("cpu")

@@ -1,0 +1,90 @@
+"""The program of a worksheet on a real device, with values: model, method, layout and optimizer, ready to train."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from fullstep.job import Settings
+from fullstep.lab.program.blocks import find_blocks
+from fullstep.lab.program.classes import build_model, config_of, require_positions
+from fullstep.lab.program.dtypes import DTYPES
+from fullstep.lab.program.method import adapted, checkpoint_activations
+from fullstep.lab.program.spread import Spread, spread
+from fullstep.lab.program.torch_optimizers import torch_optimizer
+
+DROPPED = 0.1
+"""where random numbers are asked for"""
+_DROPOUTS = (
+    "attention_dropout", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "resid_dropout",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What is trained, and by what."""
+
+    spread: Spread
+    optimizer: Optimizer
+    settings: Settings
+    device: torch.device
+    vocabulary: int
+
+    @property
+    def model(self) -> nn.Module:
+        """As it is called."""
+        return self.spread.model
+
+    def forward_context(self) -> contextlib.AbstractContextManager[Any]:
+        """Around forward: autocast where the worksheet has it."""
+        precision = self.settings.precision
+        if not precision.autocast or precision.compute == "float32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=DTYPES[precision.compute])
+
+
+def build_program(config: Mapping[str, Any], settings: Settings, device: torch.device, *, seed: int, dropout: bool, rate: float) -> Program:
+    """The same values on every rank and for every number of ranks, until random numbers are drawn.
+
+    Args:
+        config: the model's Hugging Face config
+        settings: of the worksheet
+        device: of this rank
+        seed: of the weights; the same gives the same
+        dropout: as the worksheet says, and in the model at least :data:`DROPPED` where its class has it; False: none anywhere
+        rate: first learning rate
+
+    Raises:
+        InputError: the class cannot be built from this config, or (UnsupportedError) not with this method
+    """
+    torch.manual_seed(seed)
+    random.seed(seed)
+    of_class = config_of(config)
+    for name in _DROPOUTS:
+        if isinstance(getattr(of_class, name, None), float):
+            setattr(of_class, name, DROPPED if dropout else 0.0)
+    model = build_model(of_class, DTYPES[settings.precision.weights], settings.step.attention, random=True)
+    require_positions(model, settings.batch.sequence_tokens)
+    found = find_blocks(model)
+    blocks = list(model.get_submodule(found.path).children()) if found.path else []
+    vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator, union-attr]
+    trained = adapted(model, settings)
+    checkpoint_activations(trained if hasattr(trained, "gradient_checkpointing_enable") else model, blocks, settings)
+    if not dropout:
+        _silence(trained)
+    placed = spread(trained, blocks, settings, device)
+    optimizer = torch_optimizer(settings.optimizer, [p for p in placed.model.parameters() if p.requires_grad], rate)
+    return Program(spread=placed, optimizer=optimizer, settings=settings, device=device, vocabulary=int(vocabulary))
+
+
+def _silence(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
