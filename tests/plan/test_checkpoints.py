@@ -17,9 +17,10 @@ NEAR = 1e-3
 
 
 def job(machine: dict[str, Any] | None = None, **sections: Any) -> Job:
+    stated = {key: value for key, value in {"gpu": "H100-SXM", "gpus": 8, **(machine or {})}.items() if value is not None}
     mapping = {
         "model": {"name": "meta-llama/Llama-3.1-8B"}, "precision": {"weights": "float32"}, "step": {"framework": "torchtitan"},
-        "machine": {"gpu": "H100-SXM", "gpus": 8, **(machine or {})}, **sections,
+        "machine": stated, **sections,
     }  # fmt: skip
     return complete(worksheet_from_mapping(mapping, "saves"))
 
@@ -112,6 +113,12 @@ def test_failures_bind_on_many_gpus() -> None:
 
 def test_nothing_is_said_of_failures_where_a_save_is_not_timed() -> None:
     interval = size_checkpoint(job()).interval
+    assert (interval.least_loss_seconds, interval.bound_by) == (None, "unknown")
+
+
+def test_a_stall_that_is_not_known_has_no_best_interval() -> None:
+    """Without a card the copy to the host is not timed: likely nothing."""
+    interval = size_checkpoint(job({"gpu": None, "storage_write_gb_s": 1}, checkpoint={"asynchronous": True})).interval
     assert (interval.least_loss_seconds, interval.bound_by) == (None, "unknown")
 
 

@@ -85,7 +85,9 @@ def interval_of(job: Job, saved: Written) -> CheckpointInterval:
     between = Bounds(*(hours / gpus for hours in figure("gpu_hours_per_failure").value))
     chosen, stall = interval_seconds(job, saved), stall_seconds(job, saved)
     upload = (writing_seconds(job, saved) or 0.0) if job.checkpoint.asynchronous else 0.0
-    least = None if stall is None else Bounds(*map(daly_interval_seconds, stall, between))
+    least = None
+    if stall is not None and stall.likely > 0:  # what costs nothing has no best interval; and only one save is under way at a time
+        least = Bounds(*(max(upload, daly_interval_seconds(cost, mean)) for cost, mean in zip(stall, between, strict=True)))
     by: Literal["work_that_may_be_lost", "failures", "unknown"] = "unknown"
     if least is not None:
         by = "failures" if least.likely < chosen else "work_that_may_be_lost"

@@ -93,11 +93,12 @@ def _table(columns: Sequence[Column], width: int, paper: Paper) -> list[str]:
 
 
 def _time_rows(columns: Sequence[Column], width: int) -> list[str]:
-    """What steps and runs take and send, as far as it is known of one at least; beside two columns the second over the first."""
+    """What steps and runs take, send and save, as far as it is known of one at least; beside two columns the second over the first."""
     timings = [column.answer.timing for column in columns]
     steps = [None if timing is None else timing.step for timing in timings]
     runs = [None if timing is None else timing.run for timing in timings]
     sent = [None if timing is None else timing.traffic for timing in timings]
+    saves = [column.answer.checkpoint for column in columns]
     figures: tuple[tuple[str, list[float | None], str, float], ...] = (
         ("step, s", [None if step is None else step.seconds.likely for step in steps], ".3g", 1.0),
         ("tokens/s per GPU", [None if step is None else step.tokens_per_second_per_gpu.likely for step in steps], ",.0f", 1.0),
@@ -105,6 +106,8 @@ def _time_rows(columns: Sequence[Column], width: int) -> list[str]:
         ("steps", [None if run is None else float(run.optimizer_steps) for run in runs], ",.0f", 1.0),
         ("sent in a node, GB", [None if one is None else one.inside_node_bytes for one in sent], ",.1f", 1e9),
         ("between nodes, GB", [None if one is None else one.between_nodes_bytes for one in sent], ",.1f", 1e9),
+        ("checkpoint, GB", [None if one is None else one.resumable_bytes for one in saves], ",.1f", 1e9),
+        ("export, GB", [None if one is None else one.export_bytes for one in saves], ",.1f", 1e9),
     )
     rows = []
     for label, values, form, unit in figures:
@@ -112,7 +115,7 @@ def _time_rows(columns: Sequence[Column], width: int) -> list[str]:
             texts = ["not known" if value is None else _figure(value / unit, form) for value in values]
             first, last = values[0], values[-1]
             rows.append(_row(label, texts, f"x {last / first:.2f}" if len(values) == 2 and first and last else "", width))
-    return ["", "  time and traffic, likely", *rows] if rows else []
+    return ["", "  time, traffic and checkpoints, likely", *rows] if rows else []
 
 
 def _figure(value: float, form: str) -> str:

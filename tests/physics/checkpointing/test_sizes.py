@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from fullstep.job import Job, complete, worksheet_from_mapping
+from fullstep.job.keys import OPTIMIZERS
 from fullstep.models import bundled_models
 from fullstep.physics.checkpointing import container_of, contents_of, export_bytes, resumable_bytes, weight_files, written
+from fullstep.physics.checkpointing.contents import state_tensors
 from fullstep.physics.checkpointing.tensors import counted, largest_elements, stored_tensors, trained_tensors
+from fullstep.physics.memory.optimizer import state_elements_per_parameter
 from fullstep.physics.memory.weights import trainable
 from fullstep.quantities import GIB
 
@@ -159,6 +162,13 @@ def test_files_of_the_final_model(job: Make) -> None:
     new, old = job(**sections), job(**sections, step={"framework_version": "4.51"})
     assert weight_files(new, export_bytes(new)) == 3
     assert weight_files(old, export_bytes(old)) == 29
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_has_its_tensors(name: str) -> None:
+    """As many full-size states as its bytes say, or factors of them; a plain step or one that is a tensor."""
+    found = state_tensors(name)
+    assert found.divided >= state_elements_per_parameter(name) or name == "muon"
 
 
 @pytest.mark.parametrize("name", [model.name for model in bundled_models()])
