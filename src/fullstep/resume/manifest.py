@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from fullstep.resume.errors import LoadError
 from fullstep.resume.places import Place
@@ -114,19 +114,35 @@ def faults_of_files(place: Place, folder: str, manifest: Manifest, mine: Callabl
 
 
 def _fault_of(place: Place, folder: str, name: str, file: StoredFile) -> str:
-    digest, size = hashlib.sha256(), 0
     try:
         with place.open(folder, name) as stream:
-            while chunk := stream.read(_READ_BYTES):
-                digest.update(chunk)
-                size += len(chunk)
+            found = digested(stream)
     except FileNotFoundError:
         return f"{name} is missing"
     except OSError as error:
         return f"{name} cannot be read: {error}"
-    if size != file.bytes:
-        return f"{name} has {size:,} bytes and was written with {file.bytes:,}"
-    return "" if digest.hexdigest() == file.sha256 else f"{name} has other bytes than were written"
+    if found.bytes != file.bytes:
+        return f"{name} has {found.bytes:,} bytes and was written with {file.bytes:,}"
+    return "" if found.sha256 == file.sha256 else f"{name} has other bytes than were written"
+
+
+def digested(stream: IO[bytes]) -> StoredFile:
+    """Size and digest of what is left of a stream: one thread reads while the other digests.
+
+    >>> import io
+    >>> digested(io.BytesIO(b"abc"))[0], digested(io.BytesIO(b"abc"))[1][:8]
+    (3, 'ba7816bf')
+    """
+    digest, size = hashlib.sha256(), 0
+    rooms = (bytearray(_READ_BYTES), bytearray(_READ_BYTES))
+    with ThreadPoolExecutor(1) as reader:
+        reading, turn = reader.submit(stream.readinto, rooms[0]), 0  # type: ignore[attr-defined]
+        while count := reading.result():
+            filled, turn = memoryview(rooms[turn])[:count], 1 - turn
+            reading = reader.submit(stream.readinto, rooms[turn])  # type: ignore[attr-defined]
+            digest.update(filled)
+            size += count
+    return StoredFile(size, digest.hexdigest())
 
 
 def _digest(body: Mapping[str, Any]) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from fullstep.resume.manifest import MANIFEST, Manifest, StoredFile, faults_of_files, read_manifest, write_manifest
+from fullstep.resume.manifest import MANIFEST, Manifest, StoredFile, digested, faults_of_files, read_manifest, write_manifest
 from fullstep.resume.places import Place
-
-_READ_BYTES = 1 << 23
 
 
 def seal(place: Place, folder: str, manifest: Manifest) -> Manifest:
@@ -43,11 +40,8 @@ def faults_of(folder: str | Path) -> list[str]:
 
 
 def _digested(place: Place, folder: str, name: str) -> StoredFile:
-    digest, size = hashlib.sha256(), 0
     with place.open(folder, name) as stream:
-        while chunk := stream.read(_READ_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
+        file = digested(stream)
         if place.is_local:
             os.fsync(stream.fileno())
-    return StoredFile(size, digest.hexdigest())
+    return file
