@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,15 +23,16 @@ from fullstep.resume.errors import LoadError, SaveError
 from fullstep.resume.folders import checkpoints_in, claim_folder, make_room
 from fullstep.resume.manifest import MANIFEST, Manifest, faults_of_files
 from fullstep.resume.places import Place
+from fullstep.resume.ranks import FAILURES, Ranks, said
 from fullstep.resume.records import Loaded, Mode, Saved
-from fullstep.resume.saving import Saver, said
-from fullstep.resume.state import LEFT_OUT, TrainingState
+from fullstep.resume.saving import Saver
+from fullstep.resume.state import LEFT_OUT, UNTOUCHED, TrainingState
 from fullstep.resume.stopping import Notice, StopSignal
 from fullstep.resume.storage import metadata_of, reader_of
 
 _LOG = logging.getLogger("fullstep.resume")
 _MOST_SHOWN = 3
-_Value = TypeVar("_Value")
+_IN_PART = "The model is overwritten in part: build it anew before anything else."
 
 
 class Checkpoints:
@@ -77,10 +78,10 @@ class Checkpoints:
         here = dist.is_available() and dist.is_initialized()
         self._talk = dist.new_group(backend="gloo") if here else None
         self._saving = dist.new_group(backend="gloo") if here else None
-        self.rank: int = dist.get_rank() if here else 0
-        self.ranks: int = dist.get_world_size() if here else 1
+        self._ranks = Ranks(self._talk)
+        self.rank, self.ranks = self._ranks.rank, self._ranks.count
         self._state = TrainingState(model, optimizer, {name: part for name, part in parts.items() if part is not None}, self._saving)
-        self._saver = Saver(self._place, mode, self._saving)
+        self._saver = Saver(self._place, mode, self._saving, self._ranks)
         self._stop = StopSignal(signals, notice_seconds, self._talk)
         self._save_seconds: float | None = None
         self.loaded: Loaded | None = None
@@ -106,36 +107,48 @@ class Checkpoints:
             SaveError: this save failed, or the one before that was in flight; checkpoints before are as they were
         """
         begun = time.perf_counter()
-        self.finish()
+        self._finish_before()
         waited = time.perf_counter()
-        saved = Saved(step=step, folder=self._on_first(partial(claim_folder, self._place, step), SaveError), mode=self.mode)
-        saved.waited_seconds = waited - begun
-        state = self._state.to_save()
-        saved.state_seconds = time.perf_counter() - waited
+        folder = self._ranks.from_first(partial(claim_folder, self._place, step), SaveError)
+        saved = Saved(step=step, folder=folder, mode=self.mode, waited_seconds=waited - begun)
         versions = {"torch": torch.__version__, "fullstep": version("fullstep")}
         manifest = Manifest(step=step, ranks=self.ranks, parts=self._state.names, files={}, versions=versions, note=note or {})
-        self._saver.start(state, saved, manifest, at_once=self._stop.agreed)
+        self._saver.start(self._state.to_save, saved, manifest, at_once=self._stop.agreed)
         saved.stall_seconds = time.perf_counter() - begun
         if saved.published:
             self._completed(saved)
         return saved
 
+    def _finish_before(self) -> None:
+        """When time is short, an upload that failed is no reason not to save again."""
+        try:
+            self.finish()
+        except SaveError as error:
+            if not self._stop.agreed:
+                raise
+            if self.rank == 0:
+                _LOG.error("%s Training is asked to stop, and saves again.", error)
+
     def finish(self) -> Saved | None:
-        """Waits for the upload in flight; None: there is none.
+        """Waits for the upload in flight; None: there is none. All ranks must call it.
 
         Raises:
             SaveError: it failed; checkpoints before it are as they were
         """
-        saved = self._saver.wait()
-        if saved is not None:
-            self._completed(saved)
-        return saved
+        return self._completed(self._saver.wait())
 
-    def _completed(self, saved: Saved) -> None:
+    def _completed(self, saved: Saved | None) -> Saved | None:
+        """Room is made by rank 0 alone, and what goes wrong there is no fault of the checkpoint."""
+        if saved is None:
+            return None
         self._save_seconds = saved.write_seconds + saved.state_seconds
         if self.rank == 0:
-            for name in make_room(self._place, self.keep, saved.folder):
-                _LOG.info("%s is gone: %s is complete", name, saved.folder)
+            try:
+                for name in make_room(self._place, self.keep, saved.folder):
+                    _LOG.info("%s is gone: %s is complete", name, saved.folder)
+            except Exception as error:
+                _LOG.warning("%s is complete, but older ones could not be taken away: %s", saved.folder, said(error))
+        return saved
 
     def resume(self) -> int:
         """Loads the newest whole checkpoint. Returns its step; 0 where there is none.
@@ -163,7 +176,7 @@ class Checkpoints:
             raise ValueError(f"without = {sorted(unknown)}: allowed are {', '.join(LEFT_OUT)}")
         self.finish()
         skipped: list[tuple[str, str]] = []
-        for found in self._on_first(partial(checkpoints_in, self._place), LoadError):
+        for found in self._ranks.from_first(partial(checkpoints_in, self._place), LoadError):
             if step is not None and found.step != step:
                 continue
             begun = time.perf_counter()
@@ -194,12 +207,9 @@ class Checkpoints:
 
     def _faults(self, folder: str, manifest: Manifest) -> list[str]:
         """Each rank reads a share of the files; all learn what any of them found."""
-        mine = faults_of_files(self._place, folder, manifest, lambda number: number % self.ranks == self.rank)
-        if self._talk is None:
-            return mine
-        everywhere: list[list[str]] = [[] for _ in range(self.ranks)]
-        dist.all_gather_object(everywhere, mine, group=self._talk)
-        return [fault for each in everywhere for fault in each]
+        mine = partial(faults_of_files, self._place, folder, manifest, lambda number: number % self.ranks == self.rank)
+        found = self._ranks.share(self._ranks.together(mine, LoadError), LoadError)
+        return [fault for each in found for fault in each]
 
     def _load(
         self, folder: str, manifest: Manifest, without: Collection[str], verify_seconds: float, skipped: tuple[tuple[str, str], ...]
@@ -211,21 +221,25 @@ class Checkpoints:
         )  # fmt: skip
 
     def _fill(self, folder: str, ranks: int, without: Collection[str], step: int = 0) -> tuple[float, float, Any]:
-        try:
-            metadata = metadata_of(self._place, folder)
-        except Exception as error:
-            raise LoadError(f"{self._place.show(folder)} has no metadata that can be read: {said(error)}") from error
-        state = self._state.to_load(metadata, ranks)
+        state = self._ranks.together(partial(self._fitting, folder, ranks), LoadError)
         begun = time.perf_counter()
         try:
             reader = reader_of(self._place, folder)
             dcp.load(state, storage_reader=reader, process_group=self._saving, no_dist=self._saving is None)
-        except Exception as error:
-            what = f"{self._place.show(folder)} could not be loaded: {said(error)}"
-            raise LoadError(what, "The model is overwritten in part: build it anew before anything else.") from error
-        loaded = time.perf_counter()
-        rng = self._state.apply(state, step, without)
+            loaded = time.perf_counter()
+            rng = self._ranks.together(partial(self._state.apply, state, step, without), LoadError)
+        except FAILURES as error:
+            raise LoadError(f"{self._place.show(folder)} could not be loaded: {said(error, self.ranks)}", _IN_PART) from error
         return loaded - begun, time.perf_counter() - loaded, rng
+
+    def _fitting(self, folder: str, ranks: int) -> dict[str, Any]:
+        """What the checkpoint will fill, once it is known to fit."""
+        try:
+            metadata = metadata_of(self._place, folder)
+        except Exception as error:
+            what = f"{self._place.show(folder)} has no metadata that can be read: {said(error)}"
+            raise LoadError(what, "Nothing was changed.") from error
+        return self._state.to_load(metadata, ranks)
 
     def digests(self) -> dict[str, str]:
         """Of the whole state, by name, the same whatever the number of ranks; random numbers per rank. All ranks must call it."""
@@ -249,13 +263,13 @@ class Checkpoints:
         return self._stop.notice(self._save_seconds)
 
     def close(self) -> None:
-        """Waits for the upload in flight, lets staging memory go, and gives signals back.
+        """Waits for the upload in flight, lets staging memory go, and gives signals back. One rank alone may call it.
 
         Raises:
             SaveError: the last upload failed
         """
         try:
-            self.finish()
+            self._completed(self._saver.wait_alone())
         finally:
             self._saver.close()
             self._stop.close()
@@ -266,21 +280,6 @@ class Checkpoints:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _on_first(self, ask: Callable[[], _Value], kind: type[LoadError] | type[SaveError]) -> _Value:
-        """What rank 0 finds, on every rank: others may see a shared folder differently. Its error is everybody's."""
-        told: list[Any] = [None, None]
-        if self.rank == 0:
-            try:
-                told[0] = ask()
-            except kind as error:
-                told[1] = (error.what, error.remedy)
-        if self._talk is not None:
-            dist.broadcast_object_list(told, group_src=0, group=self._talk)
-        if told[1] is not None:
-            raise kind(*told[1])
-        found: _Value = told[0]
-        return found
-
 
 def _require_sound(keep: int, mode: str, extra: Mapping[str, Any]) -> None:
     if keep < 1:
@@ -289,8 +288,10 @@ def _require_sound(keep: int, mode: str, extra: Mapping[str, Any]) -> None:
         raise ValueError(f"mode = {mode!r}: allowed are sync, thread, process")
     if mode == "process" and not (dist.is_available() and dist.is_initialized()):
         raise ValueError("mode = 'process' needs torch.distributed: start it by torchrun, with one process or more")
-    if taken := {"model", "optimizer", "scheduler", "loader", "rng"} & set(extra):
+    if taken := {"model", "optimizer", "scheduler", "loader", "rng", UNTOUCHED} & set(extra):
         raise ValueError(f"extra = {sorted(taken)}: these names are taken")
+    if dotted := [name for name in extra if "." in name]:
+        raise ValueError(f"extra = {dotted}: a name has no dot")
 
 
 __all__ = ["MANIFEST", "Checkpoints"]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import posixpath
 import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import IO, Any
+
+_LOG = logging.getLogger("fullstep.resume")
+_CLAIM = ".claimed"
+_NO_SYNC_OF_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOSYS)
 
 
 class Place(ABC):
@@ -70,7 +76,11 @@ class Place(ABC):
 
     @abstractmethod
     def remove(self, folder: str, first: str) -> None:
-        """Takes a folder away, the file ``first`` before all others; what is gone already is fine."""
+        """Takes a folder away, the file ``first`` before all others. What is gone already is fine, and so is what else stays.
+
+        Raises:
+            OSError: that file stays
+        """
 
     @property
     @abstractmethod
@@ -90,6 +100,7 @@ class LocalPlace(Place):
 
     def __init__(self, root: str | Path) -> None:
         self.root = str(Path(root).absolute())
+        self._seen = False
 
     def names(self) -> list[str]:
         try:
@@ -98,13 +109,19 @@ class LocalPlace(Place):
             return []
 
     def claim(self, folder: str) -> bool:
-        Path(self.root).mkdir(parents=True, exist_ok=True)
+        self._make_root()
         try:
             Path(self.path(folder)).mkdir()
         except FileExistsError:
             return False
         _keep_names(self.root)
         return True
+
+    def _make_root(self) -> None:
+        if self._seen and not Path(self.root).is_dir():
+            _LOG.warning("%s has vanished, and with it what was in it. It is made anew: is its disk still there?", self.root)
+        Path(self.root).mkdir(parents=True, exist_ok=True)
+        self._seen = True
 
     def has(self, folder: str, name: str) -> bool:
         return Path(self.path(folder), name).exists()
@@ -128,8 +145,13 @@ class LocalPlace(Place):
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
+        _keep_names(path.parent)  # of the files that were written before, so that this name never comes to disk before theirs
         beside.replace(path)
-        _keep_names(path.parent)
+        try:
+            _keep_names(path.parent)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
     def remove(self, folder: str, first: str) -> None:
         path = Path(self.path(folder))
@@ -165,6 +187,7 @@ class RemotePlace(Place):
         if self._files.exists(self._name(folder)):
             return False
         self._files.makedirs(self._name(folder), exist_ok=True)
+        self._files.pipe_file(self._name(folder, _CLAIM), b"")  # an object store has no empty folders
         return True
 
     def has(self, folder: str, name: str) -> bool:
@@ -174,7 +197,8 @@ class RemotePlace(Place):
     def files(self, folder: str) -> list[str]:
         self._files.invalidate_cache()
         root = self._name(folder)
-        return sorted(posixpath.relpath(name, root) for name in self._files.find(root))
+        found = (posixpath.relpath(name, root) for name in self._files.find(root))
+        return sorted(name for name in found if name != _CLAIM)
 
     def put(self, folder: str, name: str, file: Path) -> None:
         self._files.put_file(str(file), self._name(folder, name))
@@ -200,7 +224,8 @@ def _keep_names(folder: str | Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
-    except OSError:  # some network file systems sync no folders
-        pass
+    except OSError as error:
+        if error.errno not in _NO_SYNC_OF_FOLDERS:  # which some network file systems do not
+            raise
     finally:
         os.close(handle)

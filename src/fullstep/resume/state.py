@@ -19,6 +19,8 @@ from fullstep.resume.rng import new_streams, rng_state, set_rng_state
 
 LEFT_OUT = ("scheduler", "rng", "moments", "loader")
 """what a load can leave out on purpose, to prove that its absence shows"""
+UNTOUCHED = "untouched"
+"""what has not made a step yet: torch gives such an optimizer states in order to save them, as if it had made one"""
 _HOW_IT_IS_COMPUTED = ("foreach", "fused", "capturable", "differentiable")
 """settings of an optimizer that belong to the machine, not to the training: the new process keeps its own"""
 _ALL = "all"
@@ -52,7 +54,10 @@ class TrainingState:
 
     def to_save(self) -> dict[str, Any]:
         """Tensors are the live ones, not copies."""
+        untouched = self._untouched
         state = self._tensors()
+        if untouched:
+            state[UNTOUCHED] = {"optimizer": b""}
         state["rng"] = {self._own: _packed(rng_state())}
         for name, part in self.parts.items():
             state[name] = {self._key(part): _packed(part.state_dict())}
@@ -66,9 +71,19 @@ class TrainingState:
             state[name] = {self._key(part): repr(part.state_dict())}
         return state
 
-    def _tensors(self) -> dict[str, Any]:
+    @property
+    def _untouched(self) -> bool:
+        return self.optimizer is not None and not self.optimizer.state
+
+    def _tensors(self, to_fill: bool = False) -> dict[str, Any]:
+        """Of the model and its optimizer, which is as before afterwards unless its new states are ``to_fill``."""
+        untouched = self._untouched
         optimizers = [] if self.optimizer is None else [self.optimizer]
-        model, optimizer = get_state_dict(self.model, optimizers, options=self._options)
+        try:
+            model, optimizer = get_state_dict(self.model, optimizers, options=self._options)
+        finally:
+            if untouched and not to_fill and self.optimizer is not None:
+                self.optimizer.state.clear()
         return {"model": model, **({"optimizer": optimizer} if optimizers else {})}
 
     @property
@@ -90,11 +105,25 @@ class TrainingState:
         Raises:
             LoadError: it holds something else than this training; nothing was changed
         """
-        state = self._tensors()
-        faults = _faults_of_tensors(state, metadata)
+        untouched = self._untouched
+        state = self._tensors(to_fill=True)
         there = metadata.state_dict_metadata
-        if ranks == self.ranks:
+        _leave_out_unused(state, there)
+        faults = [*_faults_of_tensors(state, metadata), *self._add_parts(state, there, ranks)]
+        if not faults:
+            return state
+        if untouched and self.optimizer is not None:
+            self.optimizer.state.clear()
+        shown = "; ".join(faults[:_MOST_SHOWN]) + (f"; and {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else "")
+        raise LoadError(f"the checkpoint does not fit this training: {shown}", "Nothing was changed.")
+
+    def _add_parts(self, state: dict[str, Any], there: Collection[str], ranks: int) -> list[str]:
+        """All else that is to be filled. Returns what does not fit."""
+        faults = []
+        if ranks == self.ranks and f"rng.{self._own}" in there:  # a folder that something else wrote has none
             state["rng"] = {self._own: b""}
+        if f"{UNTOUCHED}.optimizer" in there:
+            state[UNTOUCHED] = {"optimizer": b""}
         for name, part in self.parts.items():
             key = self._key(part)
             if f"{name}.{key}" in there and (key == _ALL or ranks == self.ranks):
@@ -103,23 +132,20 @@ class TrainingState:
                 faults.append(f"{name} was saved for each of {ranks} ranks, and cannot be divided anew among {self.ranks}")
             else:
                 faults.append(f"{name} is not in it")
-        missing = {name.partition(".")[0] for name in there} - {*self.names}
-        faults += [f"{name} is in it, and this training has none" for name in sorted(missing)]
-        if faults:
-            shown = "; ".join(faults[:_MOST_SHOWN]) + (f"; and {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else "")
-            raise LoadError(f"the checkpoint does not fit this training: {shown}", "Nothing was changed.")
-        return state
+        more = {name.partition(".")[0] for name in there} - {*self.names, UNTOUCHED}
+        return faults + [f"{name} is in it, and this training has none" for name in sorted(more)]
 
     def apply(self, state: Mapping[str, Any], step: int, without: Collection[str] = ()) -> Literal["restored", "new streams", "left out"]:
         """Puts what was loaded into its places, random numbers last. Returns what became of these."""
         own = self._kept_settings()
         optimizers = [] if self.optimizer is None else [self.optimizer]
-        in_part = self._options.ignore_frozen_params
-        options = StateDictOptions(ignore_frozen_params=in_part, strict=not in_part)
+        options = StateDictOptions(ignore_frozen_params=self._options.ignore_frozen_params, strict=False)  # to_load was strict
         moments = state.get("optimizer", {})
         set_state_dict(self.model, optimizers, model_state_dict=state["model"], optim_state_dict=moments, options=options)
         for group, settings in zip(self.optimizer.param_groups if self.optimizer else (), own, strict=True):
             group.update(settings)
+        if UNTOUCHED in state and self.optimizer is not None:
+            self.optimizer.state.clear()
         if "moments" in without and self.optimizer is not None:
             _forget_moments(self.optimizer)
         for name, part in self.parts.items():
@@ -136,6 +162,14 @@ class TrainingState:
     def _kept_settings(self) -> list[dict[str, Any]]:
         groups = self.optimizer.param_groups if self.optimizer is not None else []
         return [{name: group[name] for name in _HOW_IT_IS_COMPUTED if name in group} for group in groups]
+
+
+def _leave_out_unused(state: dict[str, Any], there: Collection[str]) -> None:
+    """A parameter that never had a gradient has no states in an optimizer, but torch has just given it some here."""
+    states = state.get("optimizer", {}).get("state", {})
+    saved = {name.removeprefix("optimizer.state.") for name in there if name.startswith("optimizer.state.")}
+    for name in [name for name, values in states.items() if not any(f"{name}.{each}" in saved for each in values)]:
+        del states[name]
 
 
 def _faults_of_tensors(state: Mapping[str, Any], metadata: Metadata) -> list[str]:

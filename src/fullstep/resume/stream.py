@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
@@ -60,21 +62,28 @@ class DigestedStream(io.RawIOBase):
         return len(view)
 
     def _write_chunk(self, chunk: memoryview) -> None:
-        digesting: Future[None] | None = None
-        if len(chunk) > _AT_ONCE_BYTES:
-            digesting = self._thread.submit(self._digest.update, chunk)
-        else:
-            self._digest.update(chunk)
+        digesting = self._digesting(chunk)
         try:
             done = 0
             while done < len(chunk):
-                done += self._stream.write(chunk[done:])
+                written = self._stream.write(chunk[done:])
+                if not written:
+                    raise OSError(errno.EIO, "nothing was written")
+                done += written
         finally:
             if digesting is not None:  # the memory belongs to the caller, who may change it next
                 begun = time.perf_counter()
                 digesting.result()
                 self._waited_seconds += time.perf_counter() - begun
         self._position += len(chunk)
+
+    def _digesting(self, chunk: memoryview) -> Future[None] | None:
+        """None: it is done."""
+        if len(chunk) > _AT_ONCE_BYTES:
+            with suppress(RuntimeError):  # Python ends and starts nothing new, but waits for this save
+                return self._thread.submit(self._digest.update, chunk)
+        self._digest.update(chunk)
+        return None
 
     def written(self) -> Written:
         """What has been written so far."""
