@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fullstep.api.answer import estimate as estimate
     from fullstep.api.checkpoints import checkpoint_of as checkpoint_of
     from fullstep.api.data import profile_data as profile_data
+    from fullstep.api.drilled import drill as drill
     from fullstep.api.prices import renter_of as renter_of
     from fullstep.api.search import largest as largest
     from fullstep.api.search import plan as plan
@@ -27,6 +28,7 @@ _HOMES = {
     "checkpoint_of": "fullstep.api.checkpoints",
     "compare": "fullstep.api.answer",
     "compare_offers": "fullstep.api.sellers",
+    "drill": "fullstep.api.drilled",
     "estimate": "fullstep.api.answer",
     "largest": "fullstep.api.search",
     "offers": "fullstep.api.sellers",
@@ -41,7 +43,7 @@ _HOMES = {
 """where each function lives: it is imported when it is first asked for, so that an estimate does not load the search"""
 
 __all__ = [
-    "checkpoint_of", "compare", "compare_offers", "estimate", "largest", "offers", "plan", "profile_data", "read_worksheet",
+    "checkpoint_of", "compare", "compare_offers", "drill", "estimate", "largest", "offers", "plan", "profile_data", "read_worksheet",
     "refresh_offers", "renter_of", "trace", "worksheet_from_mapping",
 ]  # fmt: skip
 

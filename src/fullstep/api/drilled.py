@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from fullstep.api.checkpoints import checkpoint_of
@@ -26,15 +27,11 @@ _COUNT_SECONDS = 120
 
 
 class Drilled(NamedTuple):
-    """A drill and what was said before it."""
+    """A drill, and what was drilled."""
 
     settings: Settings
     """of the worksheet as it was drilled"""
     drill: Drill
-    predicted: Checkpoint | None
-    """None: the formulas do not cover this model"""
-    blocks: tuple[int, int] | None
-    """(drilled, of the whole model) where fewer were drilled"""
 
 
 def drill(
@@ -81,9 +78,9 @@ def drill(
     wanted = Wanted(
         settings=settings, worksheet=sheet.as_dict(), config=config, model=_name(worksheet, name), device=device, ranks=ranks, to=to,
         mode=saving, elsewhere=elsewhere, exports=export, keeps_files=keep_files, silent_seconds=silent_seconds,
-        notes=tuple(notes_of(settings, device)), versions=versions,
+        notes=tuple(notes_of(settings, device)), versions=versions, blocks=blocks,
     )  # fmt: skip
-    return Drilled(settings, run_drill(wanted, progress), predicted, blocks)
+    return Drilled(settings, replace(run_drill(wanted, progress), predicted=predicted))
 
 
 def _changed(worksheet: Worksheet, layers: int | None, tokens: int | None) -> tuple[Worksheet, tuple[int, int] | None]:

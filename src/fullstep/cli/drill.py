@@ -7,10 +7,13 @@ import sys
 from typing import Any
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK
+from fullstep.cli.drill_command import add_command_arguments, run_command_drill
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
 from fullstep.errors import Fault, InputError
 
 _MODES = ("sync", "thread", "process")
+TAKES_COMMAND = True
+"""what follows -- is somebody's own training"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--silent-seconds", metavar="N", type=float, default=600.0, help="a rank that says nothing for so long hangs (600)")
     parser.add_argument("--keep-files", action="store_true", help="leave the checkpoints there; without it all that was made is removed")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    add_command_arguments(parser)
     add_worksheet_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Drills and returns the exit code: 3 where the drill failed or is void."""
+    if arguments.command is not None:
+        return run_command_drill(arguments)
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
     faults = [] if arguments.to else [Fault("--to", "none is given", "a folder or a URL", "For example --to /mnt/runs.")]
@@ -52,12 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
         from fullstep.report.drill_json import drill_as_dict  # noqa: PLC0415
         from fullstep.report.json import dump  # noqa: PLC0415
 
-        sys.stdout.write(dump(drill_as_dict(drilled, ["fullstep", *sys.argv[1:]])) + "\n")
+        sys.stdout.write(dump(drill_as_dict(drilled.settings, drilled.drill, ["fullstep", *sys.argv[1:]])) + "\n")
     else:
         from fullstep.report.drill_text import drill_text  # noqa: PLC0415
         from fullstep.report.paper import Paper  # noqa: PLC0415
 
-        sys.stdout.write(drill_text(drilled, Paper.of(sys.stdout)))
+        sys.stdout.write(drill_text(drilled.settings, drilled.drill, Paper.of(sys.stdout)))
     return EXIT_OK if drilled.drill.verdict == "passed" else EXIT_DOES_NOT_FIT
 
 

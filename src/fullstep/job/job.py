@@ -247,6 +247,11 @@ class Settings:
     """the validated worksheet that this was made from, nested as in the file, defaults not filled in (a Mapping)"""
 
     @property
+    def trained_dtype(self) -> DType:
+        """Of what trains: the weights, or the adapter."""
+        return self.precision.weights if self.method.kind == "full" else self.precision.adapters
+
+    @property
     def rows_per_step(self) -> int:
         """Of one optimizer step, over all ranks."""
         return self.batch.micro_batch * self.batch.accumulation * self.layout.data_parallel

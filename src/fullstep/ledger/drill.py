@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from fullstep.ledger.checkpoint import Checkpoint
+
 DrillVerdict = Literal["passed", "failed", "void"]
 """void: everything compared equal, and so did a training with something left out on purpose"""
 
@@ -149,3 +151,12 @@ class Drill:
     """where its files were, or are"""
     seconds: float
     """that the drill took"""
+    blocks: tuple[int, int] | None = None
+    """(drilled, of the whole model) where fewer were drilled"""
+    predicted: Checkpoint | None = None
+    """what was said of its checkpoints before; None: the formulas do not cover this model"""
+
+    @property
+    def size_difference(self) -> float | None:
+        """Measured over predicted size, less 1; None: nothing was predicted."""
+        return None if self.predicted is None else self.save.size_bytes / self.predicted.predicted_bytes - 1

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fullstep import __version__
+from fullstep.job import Settings
 from fullstep.ledger.drill import Drill, DrillElsewhere, DrillLoad
-from fullstep.report.drill_text import size_difference
-
-if TYPE_CHECKING:
-    from fullstep.api.drilled import Drilled
 
 
-def drill_as_dict(drilled: Drilled, command: list[str]) -> dict[str, Any]:
+def drill_as_dict(settings: Settings, drill: Drill, command: list[str]) -> dict[str, Any]:
     """Sizes in bytes, times in seconds.
 
     Args:
-        drilled: the drill
+        settings: of the worksheet as it was drilled
+        drill: what was seen
         command: that made it, as it was typed
     """
-    drill = drilled.drill
     return {
         "schema": 1,
         "fullstep": __version__,
@@ -35,12 +32,12 @@ def drill_as_dict(drilled: Drilled, command: list[str]) -> dict[str, Any]:
         "failure_to_first_step": {"seconds": drill.restart.seconds, "parts": dict(drill.restart.parts)},
         "raw": {"bytes": drill.raw_bytes, "write_seconds": drill.raw_write_seconds, "read_seconds": drill.raw_read_seconds},
         "step_seconds": drill.step_seconds,
-        "predicted": _predicted(drilled),
+        "predicted": _predicted(drill),
         "elsewhere": None if drill.elsewhere is None else _elsewhere(drill.elsewhere),
         "export": None if drill.export is None else {**drill.export._asdict(), "differing": list(drill.export.differing)},
         "checks": [check._asdict() for check in drill.checks],
         "controls": [each._asdict() for each in drill.controls],
-        "program": _program(drilled, drill),
+        "program": _program(settings, drill),
         "notes": list(drill.notes),
         "versions": dict(drill.versions),
         "command": command,
@@ -53,14 +50,14 @@ def _load(load: DrillLoad) -> dict[str, Any]:
     return {**load._asdict(), "seconds": load.seconds}
 
 
-def _predicted(drilled: Drilled) -> dict[str, Any] | None:
+def _predicted(drill: Drill) -> dict[str, Any] | None:
     """None: the formulas do not cover the model."""
-    predicted = drilled.predicted
+    predicted = drill.predicted
     if predicted is None:
         return None
     return {
         "size_bytes": round(predicted.predicted_bytes),
-        "measured_over_predicted_less_one": size_difference(drilled),
+        "measured_over_predicted_less_one": drill.size_difference,
         "files": predicted.files,
         "write_seconds": predicted.write_seconds,
         "stall_seconds": None if predicted.stall_seconds is None else predicted.stall_seconds._asdict(),
@@ -74,11 +71,11 @@ def _elsewhere(elsewhere: DrillElsewhere) -> dict[str, Any]:
     return {**elsewhere._asdict(), "differences": differences, "load": _load(elsewhere.load)}
 
 
-def _program(drilled: Drilled, drill: Drill) -> dict[str, Any]:
-    blocks = drilled.blocks
+def _program(settings: Settings, drill: Drill) -> dict[str, Any]:
+    blocks = drill.blocks
     return {
         "model": drill.model, "device": drill.device, "ranks": drill.ranks, "strategy": drill.strategy, "mode": drill.save.mode,
         "saved_at_step": drill.saved_at, "steps": drill.steps, "rows_per_step": drill.rows_per_step,
         "blocks": None if blocks is None else blocks[0], "blocks_of_model": None if blocks is None else blocks[1],
-        "worksheet": drilled.settings.worksheet.as_dict(),
+        "worksheet": settings.worksheet.as_dict(),
     }  # fmt: skip

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fullstep.job import Settings
 from fullstep.ledger.drill import Drill, DrillCheck, DrillControl, DrillElsewhere, DrillExport
 from fullstep.quantities import GB, MIB
 from fullstep.report.checkpoint_text import sized
 from fullstep.report.paper import Paper
 from fullstep.report.wording import headline
-
-if TYPE_CHECKING:
-    from fullstep.api.drilled import Drilled
 
 _VERDICTS = {
     "passed": "The drill passed", "failed": "The drill FAILED", "void": "The drill is VOID",
@@ -22,19 +18,24 @@ _SIZE_GATE = 0.01
 _WITHOUT = {"scheduler": "scheduler", "rng": "random numbers", "moments": "moments", "loader": "data position"}
 
 
-def drill_text(drilled: Drilled, paper: Paper) -> str:
-    """The whole report on one drill."""
-    drill = drilled.drill
-    lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(drilled.settings), indent=0)]
+def drill_text(settings: Settings, drill: Drill, paper: Paper) -> str:
+    """The whole report on one drill.
+
+    Args:
+        settings: of the worksheet as it was drilled
+        drill: what was seen
+        paper: how to print
+    """
+    lines = [paper.ink(piece, "bold") for piece in paper.sentence(headline(settings), indent=0)]
     lines += ["", *(paper.ink(piece, _INK[drill.verdict]) for piece in paper.sentence(verdict_words(drill))), ""]
-    lines += paper.entry("Drilled", _drilled_words(drilled))
-    if drilled.blocks is not None:
-        few, whole = drilled.blocks
+    lines += paper.entry("Drilled", _drilled_words(drill))
+    if drill.blocks is not None:
+        few, whole = drill.blocks
         text = f"{few} of the model's {whole} blocks: every size and time here is of those, the predicted ones as well"
         lines += [paper.ink(line, "yellow") for line in paper.entry("SHORTENED", text)]
     for note in drill.notes:
         lines += paper.entry("Differs", note)
-    lines += ["", *_table(drilled, paper), ""]
+    lines += ["", *_table(drill, paper), ""]
     lines += paper.entry("Save", _save_words(drill))
     lines += paper.entry("Staging", _staging_words(drill))
     lines += paper.entry("Back again", " · ".join(f"{what} {seconds:.1f}" for what, seconds in drill.restart.parts) + " s")
@@ -60,24 +61,16 @@ def verdict_words(drill: Drill) -> str:
     return f"{_VERDICTS['passed']}: after the kill the training went on bit for bit as if nothing had happened."
 
 
-def size_difference(drilled: Drilled) -> float | None:
-    """Measured over predicted size, less 1; None: nothing was predicted."""
-    if drilled.predicted is None:
-        return None
-    return drilled.drill.save.size_bytes / drilled.predicted.predicted_bytes - 1
-
-
-def _drilled_words(drilled: Drilled) -> str:
-    drill = drilled.drill
+def _drilled_words(drill: Drill) -> str:
     where = "processors" if drill.device == "cpu" else drill.device
     ranks = f"{drill.ranks} rank{'s' if drill.ranks > 1 else ''} ({drill.strategy}) on {where}"
     went = f"saved after step {drill.saved_at} ({drill.save.mode}), killed after step {drill.steps}, resumed in new processes"
     return f"{ranks}: {went}; random weights, {drill.rows_per_step:,} rows a step; {drill.seconds:.0f} s in all"
 
 
-def _table(drilled: Drilled, paper: Paper) -> list[str]:
+def _table(drill: Drill, paper: Paper) -> list[str]:
     """What the seeds of such a drill ask for, measured, predicted, and by the disk alone."""
-    drill, predicted = drilled.drill, drilled.predicted
+    predicted = drill.predicted
     save, load = drill.save, drill.load
     raw_write, raw_read = (save.size_bytes * seconds / drill.raw_bytes for seconds in (drill.raw_write_seconds, drill.raw_read_seconds))
     stall = None if predicted is None or predicted.stall_seconds is None else predicted.stall_seconds.likely
@@ -86,7 +79,7 @@ def _table(drilled: Drilled, paper: Paper) -> list[str]:
         ("", "measured", "predicted", "disk alone"),
         ("save until it counts", _seconds(save.published_seconds), _seconds(write), _seconds(raw_write)),
         ("training paused", _seconds(save.stall_seconds), _seconds(stall), ""),
-        ("size", sized(save.size_bytes), _predicted_size(drilled), ""),
+        ("size", sized(save.size_bytes), _predicted_size(drill), ""),
         ("files", f"{save.files:,}", "-" if predicted is None else f"{predicted.files:,}+", ""),
         ("load", _seconds(load.seconds), _seconds(restore), _seconds(raw_read)),
         ("failure to first step", _seconds(drill.restart.seconds), "-", ""),
@@ -96,12 +89,12 @@ def _table(drilled: Drilled, paper: Paper) -> list[str]:
     return [paper.ink(lines[0], "bold"), *lines[1:]]
 
 
-def _predicted_size(drilled: Drilled) -> str:
-    difference = size_difference(drilled)
-    if difference is None or drilled.predicted is None:
+def _predicted_size(drill: Drill) -> str:
+    difference = drill.size_difference
+    if difference is None or drill.predicted is None:
         return "-"
     mark = "" if abs(difference) <= _SIZE_GATE else " !"
-    return f"{sized(drilled.predicted.predicted_bytes)} ({difference:+.2%}{mark})"
+    return f"{sized(drill.predicted.predicted_bytes)} ({difference:+.2%}{mark})"
 
 
 def _correct(drill: Drill) -> str:
@@ -145,7 +138,7 @@ def _elsewhere_lines(elsewhere: DrillElsewhere, paper: Paper) -> list[str]:
     found = f"losses differ by {elsewhere.loss_difference:.1e} at most: {elsewhere.why}; above {elsewhere.gate:.1e} ({elsewhere.gate_why})"
     caught = elsewhere.mildest_fault > elsewhere.gate
     tested = f"the mildest fault made on purpose gives {elsewhere.mildest_fault:.1e}"
-    tested += "" if caught else ", which this gate does NOT catch: here the state after loading alone proves anything"
+    tested += "" if caught else ", which this gate does NOT catch: here only the state after loading proves anything"
     apart = ", ".join(f"{kind} {share:.1e} ({tensor})" for kind, share, tensor in elsewhere.differences)
     why = "without dropout, since random numbers are each rank's own"
     lines = paper.entry("Elsewhere", f"{ranks}, {why}: {found} is no rounding; {tested}")

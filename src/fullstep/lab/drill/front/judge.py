@@ -40,7 +40,7 @@ def gate_of(settings: Settings, *, plain: bool) -> Gate:
     >>> Gate("float32").limit < 1e-6
     True
     """
-    dtypes = {settings.precision.weights, *(() if plain and settings.precision.weights == "float32" else (settings.precision.compute,))}
+    dtypes = {settings.trained_dtype} if plain else {settings.trained_dtype, settings.precision.weights, settings.precision.compute}
     return Gate("float32" if dtypes == {"float32"} else "bfloat16")
 
 

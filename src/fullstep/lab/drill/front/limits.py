@@ -74,9 +74,9 @@ def _of_optimizer(settings: Settings) -> list[Fault]:
     if precision.master_weights:
         remedy = "Or precision.weights = float32, which FSDP or autocast casts."
         faults.append(Fault("precision.master_weights", "true: torch's optimizers keep no copies", "false", remedy))
-    trained = precision.weights if settings.method.kind == "full" else precision.adapters
-    if optimizer.name in OPTIMIZERS and "state_dtype" in settings.worksheet.section("optimizer") and optimizer.state_dtype != trained:
-        faults.append(_fault("optimizer.state_dtype", f'"{optimizer.state_dtype}"', trained))
+    stated = "state_dtype" in settings.worksheet.section("optimizer")
+    if optimizer.name in OPTIMIZERS and stated and optimizer.state_dtype != settings.trained_dtype:
+        faults.append(_fault("optimizer.state_dtype", f'"{optimizer.state_dtype}"', settings.trained_dtype))
     return faults
 
 

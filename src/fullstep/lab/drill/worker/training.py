@@ -88,10 +88,11 @@ class Training:
 
 
 def settings_for(leg: Leg, run: Run) -> Settings:
-    """The worksheet's settings; of a plain run in float32, where the weights are."""
+    """The worksheet's settings; of a plain run all in float32, where what trains is. A frozen base is not in the checkpoint."""
     settings = settings_of(worksheet_from_mapping(leg.worksheet))
-    if run.plain and settings.precision.weights == "float32":
-        return replace(settings, precision=replace(settings.precision, compute="float32", reduce="float32", autocast=False))
+    if run.plain and settings.trained_dtype == "float32":
+        wide = replace(settings.precision, weights="float32", compute="float32", reduce="float32", autocast=False)
+        return replace(settings, precision=wide)
     return settings
 
 
@@ -103,7 +104,7 @@ def _share_of_rate(step: int) -> float:
 def _below(folder: str, name: str) -> str:
     """A folder in a path or URL.
 
-    >>> _below("s3://bucket/a", "end"), _below("/tmp/a", "end")
-    ('s3://bucket/a/end', '/tmp/a/end')
+    >>> _below("s3://bucket/a", "end"), _below("runs/a", "end")
+    ('s3://bucket/a/end', 'runs/a/end')
     """
     return f"{folder}/{name}" if "://" in folder else str(PurePosixPath(folder, name))
