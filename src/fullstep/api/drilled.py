@@ -13,6 +13,7 @@ from fullstep.api.drill_room import require_room
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.job import Settings, Worksheet, settings_of
 from fullstep.job.editing import edit
+from fullstep.lab.drill import DrillFailedError as DrillFailedError
 from fullstep.lab.drill import Elsewhere, Wanted, faults_of, notes_of, require_libraries, run_drill
 from fullstep.ledger import Checkpoint
 from fullstep.ledger.drill import Drill
@@ -57,6 +58,7 @@ def drill(
 
     Raises:
         InputError: the worksheet or another argument is at fault, or (UnsupportedError) cannot be drilled
+        DrillFailedError: a checkpoint was not made, or does not come back
         LabError: a process died or hung
     """
     versions = require_libraries()

@@ -46,14 +46,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(*error.faults, *faults) from None
     if faults:
         raise InputError(*faults)
-    from fullstep.api.drilled import drill  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.api.drilled import DrillFailedError, drill  # noqa: PLC0415 (after the arguments are known to be good)
 
-    with progress("drilling") as say:
-        drilled = drill(
-            worksheet, arguments.to, cpu=arguments.cpu, ranks_after=arguments.ranks_after, after=after, mode=arguments.mode,
-            export=arguments.export, layers=arguments.layers, tokens=arguments.tokens, keep_files=arguments.keep_files,
-            silent_seconds=arguments.silent_seconds, progress=say,
-        )  # fmt: skip
+    try:
+        with progress("drilling") as say:
+            drilled = drill(
+                worksheet, arguments.to, cpu=arguments.cpu, ranks_after=arguments.ranks_after, after=after, mode=arguments.mode,
+                export=arguments.export, layers=arguments.layers, tokens=arguments.tokens, keep_files=arguments.keep_files,
+                silent_seconds=arguments.silent_seconds, progress=say,
+            )  # fmt: skip
+    except DrillFailedError as failed:
+        _say_failed(failed.leg, failed.what, arguments.json)
+        return EXIT_DOES_NOT_FIT
     if arguments.json:
         from fullstep.report.drill_json import drill_as_dict  # noqa: PLC0415
         from fullstep.report.json import dump  # noqa: PLC0415
@@ -65,6 +69,15 @@ def run(arguments: argparse.Namespace) -> int:
 
         sys.stdout.write(drill_text(drilled.settings, drilled.drill, Paper.of(sys.stdout)))
     return EXIT_OK if drilled.drill.verdict == "passed" else EXIT_DOES_NOT_FIT
+
+
+def _say_failed(leg: str, what: str, as_json: bool) -> None:
+    from fullstep.report.drill_json import failed_as_dict  # noqa: PLC0415
+    from fullstep.report.drill_text import failed_text  # noqa: PLC0415
+    from fullstep.report.json import dump  # noqa: PLC0415
+    from fullstep.report.paper import Paper  # noqa: PLC0415
+
+    sys.stdout.write(dump(failed_as_dict(leg, what)) + "\n" if as_json else failed_text(leg, what, Paper.of(sys.stdout)))
 
 
 def _after(texts: list[str]) -> dict[str, Any]:

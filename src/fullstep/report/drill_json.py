@@ -46,6 +46,11 @@ def drill_as_dict(settings: Settings, drill: Drill, command: list[str]) -> dict[
     }  # fmt: skip
 
 
+def failed_as_dict(leg: str, what: str) -> dict[str, Any]:
+    """Of a drill that ended before there was anything to compare."""
+    return {"schema": 1, "fullstep": __version__, "evidence": "measured", "verdict": "failed", "reason": f"{leg}: {what}", "leg": leg}
+
+
 def _load(load: DrillLoad) -> dict[str, Any]:
     return {**load._asdict(), "seconds": load.seconds}
 

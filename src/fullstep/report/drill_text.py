@@ -52,6 +52,11 @@ def drill_text(settings: Settings, drill: Drill, paper: Paper) -> str:
     return paper.finish(lines)
 
 
+def failed_text(leg: str, what: str, paper: Paper) -> str:
+    """Of a drill that ended before there was anything to compare."""
+    return paper.finish([paper.ink(piece, "red") for piece in paper.sentence(f"{_VERDICTS['failed']}: {leg}: {what.rstrip('.')}.")])
+
+
 def verdict_words(drill: Drill) -> str:
     """The verdict with its reason in a sentence."""
     if drill.verdict != "passed":

@@ -1,7 +1,8 @@
 """A drill: a training that is saved, killed, and resumed in new processes, and has to go on as if nothing had happened."""
 
 from fullstep.lab.drill.front.drill import Elsewhere, Wanted, run_drill
+from fullstep.lab.drill.front.failed import DrillFailedError
 from fullstep.lab.drill.front.installed import require_libraries
 from fullstep.lab.drill.front.limits import faults_of, notes_of
 
-__all__ = ["Elsewhere", "Wanted", "faults_of", "notes_of", "require_libraries", "run_drill"]
+__all__ = ["DrillFailedError", "Elsewhere", "Wanted", "faults_of", "notes_of", "require_libraries", "run_drill"]

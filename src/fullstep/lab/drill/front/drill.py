@@ -115,6 +115,7 @@ def run_drill(wanted: Wanted, progress: Progress = lambda _: None) -> Drill:
 
     Raises:
         InputError: the folder cannot be used, or the program cannot be built from the worksheet
+        DrillFailedError: a checkpoint was not made, or does not come back
         LabError: a process died or hung
     """
     begun = time.monotonic()

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from fullstep.errors import Fault, InputError, LabError, UnsupportedError, printable
 from fullstep.errors.stops import ends_by_signal
+from fullstep.lab.drill.front.failed import DrillFailedError
 
 WORKER = "fullstep.lab.drill.worker"
 _MARK = "FULLSTEP_DRILL_TREE"
@@ -54,7 +55,8 @@ class Tree:
 
         Raises:
             InputError: the program cannot be built from the worksheet
-            LabError: a rank died, made no sense, or none said anything for ``silent_seconds``
+            DrillFailedError: a checkpoint was not made, or does not come back
+        LabError: a rank died, made no sense, or none said anything for ``silent_seconds``
         """
         for line in self._lines(silent_seconds):
             message = self._message(line)
@@ -148,6 +150,8 @@ class Tree:
         for kind, error in (("faults", InputError), ("unsupported", UnsupportedError)):
             if kind in message:
                 raise error(*(Fault(*map(str, parts)) for parts in message[kind]))
+        if "failed" in message:
+            raise DrillFailedError(self.name, printable(str(message["failed"])))
         if "crash" in message:
             lines = str(message.get("traceback", "")).splitlines()[-_TAIL_LINES:]
             what = f'rank {rank} of leg "{self.name}" stopped: {str(message["crash"])[:500]}; last stage: "{self._stage(rank)}"'

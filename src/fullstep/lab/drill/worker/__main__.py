@@ -66,10 +66,13 @@ def _end_with_front() -> None:
 
 def _complaint(error: BaseException) -> dict[str, Any]:
     from fullstep.errors import FullstepError, InputError, UnsupportedError  # noqa: PLC0415
+    from fullstep.resume import ResumeError  # noqa: PLC0415
 
     if isinstance(error, InputError):
         faults = [[fault.where, fault.found, fault.allowed, fault.remedy] for fault in error.faults]
         return {"unsupported" if isinstance(error, UnsupportedError) else "faults": faults}
+    if isinstance(error, ResumeError):
+        return {"failed": str(error)[:1000]}
     kind = "" if isinstance(error, FullstepError) else f"{type(error).__name__}: "
     return {"crash": f"{kind}{str(error)[:500]}", "traceback": traceback.format_exc(limit=-8)[-4000:]}
 
