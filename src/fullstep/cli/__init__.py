@@ -80,7 +80,12 @@ def _run_command(name: str, words: list[str]) -> int:
     command = import_module(f"fullstep.cli.{name}")
     parser = ArgumentParser(name, command.__doc__ or "")
     command.add_arguments(parser)
-    code: int = command.run(parser.parse_args(words))
+    own, after = words, None
+    if getattr(command, "TAKES_COMMAND", False) and "--" in words:
+        own, after = words[: words.index("--")], words[words.index("--") + 1 :]
+    arguments = parser.parse_args(own)
+    arguments.command = after
+    code: int = command.run(arguments)
     return code
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sys
+import time
 from pathlib import Path
 
 
@@ -33,6 +34,7 @@ def main() -> None:
         state["weight"] -= 0.01 * state["moment"]
         loss = 1.0 if lost == "constant" else state["weight"] ** 2
         print(json.dumps({"step": state["step"], "loss": loss}))
+        time.sleep(0.02)
         if state["step"] % 2 == 0:
             beside = folder / "state.tmp"
             beside.write_text(json.dumps({"state": state, "rng": draw.getstate()}))

@@ -125,7 +125,7 @@ def _verdict(whole: CommandRun, killed: CommandRun, again: CommandRun) -> tuple[
     if resumed[0] <= steps[0]:
         why = f"it began anew at step {resumed[0]:g}, not from what was saved before the kill after step {killed.last_step:g}"
         return "failed", why, f"Does it save by then, under {FOLDER}, and look there when it starts? Arguments for that: --restart-with."
-    if resumed[0] > _next(steps, killed.last_step):
+    if resumed[0] > _next(steps, _next(steps, killed.last_step)):  # it may have ended and saved a step that it had no time to log
         return "failed", f"it went on at step {resumed[0]:g}, which is later than the kill after step {killed.last_step:g}", ""
     expected = [step for step in steps if step >= resumed[0]]
     if resumed != expected:

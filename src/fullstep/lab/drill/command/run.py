@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -66,14 +67,13 @@ def run_command(
     begun = time.monotonic()
     with ends_by_signal():
         process = _start(command, {**os.environ, **environment, "PYTHONUNBUFFERED": "1", _MARK: mark})
+        output = _Output(process)
         try:
-            for line in _lines(process, silent_seconds, run):
-                run.tail = (*run.tail, line)[-_TAIL_LINES:]
-                found = logged_in(line, pattern)
+            for line in output.lines(silent_seconds, run):
+                found = _heard(run, line, pattern)
                 if found is None:
                     continue
                 run.first_loss_at = run.first_loss_at or time.monotonic()
-                run.losses.setdefault(found.step, []).append(found.loss)
                 progress(f"step {found.step:g}, loss {found.loss}")
                 if kill_when is not None and kill_when(found):
                     break
@@ -81,9 +81,21 @@ def run_command(
                 run.status = process.wait()
         finally:
             _kill_all(process, mark)
+            output.close(ended=run.status is not None)
+        for line in output.left():
+            _heard(run, line, pattern)
     run.ended_at = time.monotonic()
     run.seconds = run.ended_at - begun
     return run
+
+
+def _heard(run: CommandRun, line: str, pattern: re.Pattern[str] | None) -> Logged | None:
+    """Enters a line into the run; the loss in it."""
+    run.tail = (*run.tail, line)[-_TAIL_LINES:]
+    found = logged_in(line, pattern)
+    if found is not None:
+        run.losses.setdefault(found.step, []).append(found.loss)
+    return found
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -96,30 +108,61 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
         raise InputError(Fault("command after --", f'"{command[0][:80]}": {reason}', "a program and its arguments")) from None
 
 
-def _lines(process: subprocess.Popen[bytes], silent_seconds: float, run: CommandRun) -> Iterator[str]:
-    """Lines, also those that a progress bar writes over, until the output ends."""
-    pipe = process.stdout
-    assert pipe is not None
-    rest, heard = b"", time.monotonic()
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while True:
-            if time.monotonic() - heard > silent_seconds:
-                what = f"the command printed nothing for {silent_seconds:g} s and was stopped"
-                raise LabError(what, remedy="Allow more by --silent-seconds, or make it log.", details=run.tail)
-            if not selector.select(_LOOK_SECONDS):
-                if process.poll() is not None:  # what it left behind may still hold the pipe open
-                    break
-                continue
-            chunk = os.read(pipe.fileno(), 2**16)
-            if not chunk:
-                break
-            heard = time.monotonic()
-            *whole, rest = re.split(rb"[\r\n]", rest + chunk)
-            rest = rest[-_LONGEST_LINE_BYTES:]
-            yield from (line.decode("utf-8", "replace").rstrip() for line in whole if line.strip())
-    if rest.strip():
-        yield rest.decode("utf-8", "replace").rstrip()
+class _Output:
+    """What a process prints, in lines, those that a progress bar writes over among them."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        self._process, self._pipe = process, process.stdout
+        self._ready: deque[bytes] = deque()
+        self._rest = b""
+
+    def lines(self, silent_seconds: float, run: CommandRun) -> Iterator[str]:
+        """Until the output ends.
+
+        Raises:
+            LabError: nothing comes for so long
+        """
+        heard = time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipe, selectors.EVENT_READ)
+            while True:
+                yield from self._taken()
+                if time.monotonic() - heard > silent_seconds:
+                    what = f"the command printed nothing for {silent_seconds:g} s and was stopped"
+                    raise LabError(what, remedy="Allow more by --silent-seconds, or make it log.", details=run.tail)
+                if not selector.select(_LOOK_SECONDS):
+                    if self._process.poll() is not None:  # what it left behind may still hold the pipe open
+                        return
+                    continue
+                if not (chunk := os.read(self._pipe.fileno(), 2**16)):
+                    return
+                heard = time.monotonic()
+                self._take(chunk)
+
+    def close(self, ended: bool) -> None:
+        """Takes what was printed before the end and not read yet: a training goes on until the kill reaches it.
+
+        Args:
+            ended: by itself, so that the last line is whole, also without an end
+        """
+        with self._pipe:
+            os.set_blocking(self._pipe.fileno(), False)
+            self._take((self._pipe.read() or b"") + (b"\n" if ended else b""))
+
+    def left(self) -> Iterator[str]:
+        """Lines that were not told yet."""
+        return self._taken()
+
+    def _take(self, chunk: bytes) -> None:
+        *whole, self._rest = re.split(rb"[\r\n]", self._rest + chunk)
+        self._rest = self._rest[-_LONGEST_LINE_BYTES:]
+        self._ready.extend(whole)
+
+    def _taken(self) -> Iterator[str]:
+        while self._ready:
+            if (line := self._ready.popleft()).strip():
+                yield line.decode("utf-8", "replace").rstrip()
 
 
 def _kill_all(process: subprocess.Popen[bytes], mark: str) -> None:
@@ -135,5 +178,3 @@ def _kill_all(process: subprocess.Popen[bytes], mark: str) -> None:
             process.wait(0.01)
         time.sleep(0.01)
     process.wait()
-    if process.stdout is not None:
-        process.stdout.close()

@@ -1,0 +1,55 @@
+"""The drill of somebody's own training, for the terminal and as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from fullstep import __version__
+from fullstep.ledger.command_drill import CommandDrill
+from fullstep.report.checkpoint_text import sized
+from fullstep.report.paper import Paper
+
+_VERDICTS = {"passed": "Passed", "failed": "FAILED", "undecided": "Not decided", "void": "Void"}
+_INK = {"passed": "green", "failed": "red", "undecided": "yellow", "void": "red"}
+_MOST_ROWS = 12
+
+
+def command_drill_text(drilled: CommandDrill, paper: Paper) -> str:
+    """The whole report."""
+    lines = [paper.ink(line, "bold") for line in paper.sentence(shlex.join(drilled.command), indent=0)]
+    verdict = f"{_VERDICTS[drilled.verdict]}: {drilled.reason}."
+    lines += ["", *(paper.ink(line, _INK[drilled.verdict]) for line in paper.sentence(verdict))]
+    lines += paper.sentence(drilled.remedy) if drilled.remedy else []
+    steps = f"steps {drilled.first_step:g} to {drilled.last_step:g}"
+    lines += ["", *paper.entry("Undisturbed", f"{steps} in {drilled.undisturbed_seconds:.1f} s")]
+    resumed = "logged nothing" if drilled.resumed_at_step is None else f"went on at step {drilled.resumed_at_step:g}"
+    killed = f"by SIGKILL, with all that it had started, after it logged step {drilled.killed_after_step:g}"
+    lines += paper.entry("Killed", f"{killed}; {resumed}")
+    if drilled.killed_to_first_step_seconds is not None:
+        lines += paper.entry("Back", f"{drilled.killed_to_first_step_seconds:.1f} s from the kill to the first loss of the new process")
+    files = f"{drilled.checkpoint_files:,} file{'' if drilled.checkpoint_files == 1 else 's'}"
+    lines += paper.entry("Left behind", f"{sized(drilled.checkpoint_bytes)} in {files}, in the folder of its checkpoints")
+    return paper.finish([*lines, *_table(drilled, paper)])
+
+
+def _table(drilled: CommandDrill, paper: Paper) -> list[str]:
+    if not drilled.compared:
+        return []
+    lines = ["", paper.ink(f"  {'step':>10}{'undisturbed':>22}{'resumed':>22}", "bold")]
+    for each in drilled.compared[:_MOST_ROWS]:
+        one, other = (" ".join(losses[:2]) + (" …" if len(losses) > 2 else "") for losses in (each.uninterrupted, each.resumed))
+        differs = each.uninterrupted != each.resumed
+        line = f"  {each.step:>10g}{one:>22}{other:>22}" + ("  differs" if differs else "")
+        lines.append(paper.ink(line, "red") if differs else line)
+    more = len(drilled.compared) - _MOST_ROWS
+    return lines + ([f"  and {more} more"] if more > 0 else [])
+
+
+def command_drill_as_dict(drilled: CommandDrill) -> dict[str, Any]:
+    """Sizes in bytes, times in seconds; an infinite difference is null."""
+    found = drilled._asdict()
+    for name in ("largest_difference", "difference_before_kill"):
+        found[name] = found[name] if found[name] != float("inf") else None
+    found["compared"] = [each._asdict() for each in drilled.compared]
+    return {"schema": 1, "fullstep": __version__, "evidence": "measured", "worksheet": None, **found}
