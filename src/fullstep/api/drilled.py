@@ -13,7 +13,6 @@ from fullstep.api.drill_room import require_room
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.job import Settings, Worksheet, settings_of
 from fullstep.job.editing import edit
-from fullstep.lab.drill import DrillFailedError as DrillFailedError
 from fullstep.lab.drill import Elsewhere, Wanted, faults_of, notes_of, require_libraries, run_drill
 from fullstep.ledger import Checkpoint
 from fullstep.ledger.drill import Drill

@@ -46,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(*error.faults, *faults) from None
     if faults:
         raise InputError(*faults)
-    from fullstep.api.drilled import DrillFailedError, drill  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.api.drilled import drill  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.lab.drill import DrillFailedError  # noqa: PLC0415
 
     try:
         with progress("drilling") as say:
