@@ -59,6 +59,17 @@ def test_a_distributed_checkpoint_of_adapters(job: Make, small: dict[str, Any], 
     assert abs(differs(written(made, "distributed"), saved("fsdp_lora", tmp_path, "27", 2))) < 0.02
 
 
+@pytest.mark.parametrize(("form", "files"), [("sharded", 6), ("full", 2)])
+def test_what_accelerate_saves_for_the_trainer(job: Make, small: dict[str, Any], tmp_path: Path, form: str, files: int) -> None:
+    """Two folders of torch.distributed.checkpoint, or two files; without what the Trainer lays beside them: for full its own model file."""
+    made = job(model=small["0.6"], machine={"gpus": 2}, layout={"strategy": "fsdp"}, checkpoint={"format": form})
+    parts = {part.what: part.size_bytes for part in written(made).parts}
+    predicted = parts["weights"] + parts["optimizer_states"] + parts["container"]
+    real = saved("fsdp_by_shards" if form == "sharded" else "fsdp_in_full", tmp_path, "0.6", 2)
+    assert len(real) == files
+    assert predicted == pytest.approx(sum(path.stat().st_size for path in real), rel=1e-3)
+
+
 def test_a_trainer_s_folder(job: Make, small: dict[str, Any], tmp_path: Path) -> None:
     made = job(model=small["0.6"], machine={"gpus": 1})
     assert abs(differs(written(made), saved("trainer", tmp_path, "0.6"))) < 0.01
