@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import secrets
 import shutil
 import time
 from contextlib import suppress
@@ -25,7 +25,7 @@ class DrillFolder:
     """
 
     def __init__(self, to: str, keep: bool) -> None:
-        name = f"fullstep-drill-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
+        name = f"fullstep-drill-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
         self._to, self._keep = to, keep
         self.path = f"{to.rstrip('/')}/{name}" if is_url(to) else str(Path(to).absolute() / name)
         self._made: list[Path] = []
