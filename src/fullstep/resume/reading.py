@@ -172,8 +172,8 @@ class _Ends(io.RawIOBase):
         count = max(0, min(len(view), self._length - self._at))
         tail_at = self._length - len(self._tail)
         head = self._head[self._at : self._at + count]
-        tail = self._tail[max(0, self._at - tail_at) : max(0, self._at + count - tail_at)]
-        view[:count] = head + bytes(count - len(head) - len(tail)) + tail if len(head) < count else head
+        tail = self._tail[max(0, self._at + len(head) - tail_at) : max(0, self._at + count - tail_at)]  # the ends overlap in a short item
+        view[:count] = head + bytes(count - len(head) - len(tail)) + tail
         self._at += count
         return count
 
