@@ -6,6 +6,7 @@ import logging
 import signal
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -14,25 +15,23 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.optim import Optimizer
 
 from fullstep.resume.digests import digests_of
 from fullstep.resume.errors import LoadError, SaveError
 from fullstep.resume.folders import checkpoints_in, claim_folder, make_room
-from fullstep.resume.manifest import MANIFEST, Manifest, faults_of_files
+from fullstep.resume.loading import Loader
+from fullstep.resume.manifest import MANIFEST, Manifest
 from fullstep.resume.places import Place
-from fullstep.resume.ranks import FAILURES, Ranks, said
+from fullstep.resume.ranks import Ranks, said
 from fullstep.resume.records import Loaded, Mode, Saved
 from fullstep.resume.saving import Saver
 from fullstep.resume.state import LEFT_OUT, UNTOUCHED, TrainingState
 from fullstep.resume.stopping import Notice, StopSignal
-from fullstep.resume.storage import metadata_of, reader_of
 
 _LOG = logging.getLogger("fullstep.resume")
 _MOST_SHOWN = 3
-_IN_PART = "The model is overwritten in part: build it anew before anything else."
 
 
 class Checkpoints:
@@ -82,8 +81,10 @@ class Checkpoints:
         self.rank, self.ranks = self._ranks.rank, self._ranks.count
         self._state = TrainingState(model, optimizer, {name: part for name, part in parts.items() if part is not None}, self._saving)
         self._saver = Saver(self._place, mode, self._saving, self._ranks)
+        self._loader = Loader(self._place, self._state, self._saving, self._ranks)
         self._stop = StopSignal(signals, notice_seconds, self._talk)
         self._save_seconds: float | None = None
+        self._damaged: set[str] = set()
         self.loaded: Loaded | None = None
         """what the last load found"""
 
@@ -144,19 +145,21 @@ class Checkpoints:
         self._save_seconds = saved.write_seconds + saved.state_seconds
         if self.rank == 0:
             try:
-                for name in make_room(self._place, self.keep, saved.folder):
+                for name in make_room(self._place, self.keep, saved.folder, self._damaged):
                     _LOG.info("%s is gone: %s is complete", name, saved.folder)
             except Exception as error:
                 _LOG.warning("%s is complete, but older ones could not be taken away: %s", saved.folder, said(error))
         return saved
 
     def resume(self) -> int:
-        """Loads the newest whole checkpoint. Returns its step; 0 where there is none.
+        """Loads the newest whole checkpoint. Returns its step; 0 where there is none, which is said: a folder can have vanished.
 
         Raises:
             LoadError: it does not fit this training
         """
         loaded = self.load()
+        if loaded is None and self.rank == 0:
+            _LOG.warning("%s has no whole checkpoint: training begins anew", self.folder)
         return 0 if loaded is None else loaded.step
 
     def load(self, step: int | None = None, *, without: Collection[str] = ()) -> Loaded | None:
@@ -180,11 +183,14 @@ class Checkpoints:
             if step is not None and found.step != step:
                 continue
             begun = time.perf_counter()
-            why = [found.why] if found.manifest is None else self._faults(found.folder, found.manifest)
+            why = [found.why] if found.manifest is None else self._loader.faults(found.folder, found.manifest)
             if not why and found.manifest is not None:
-                self.loaded = self._load(found.folder, found.manifest, without, time.perf_counter() - begun, tuple(skipped))
+                verified = time.perf_counter() - begun
+                loaded = self._loader.load(found.folder, found.manifest, without)
+                self.loaded = replace(loaded, verify_seconds=verified, skipped=tuple(skipped))
                 return self.loaded
             reason = "; ".join(why[:_MOST_SHOWN])
+            self._damaged.add(found.folder)
             skipped.append((found.folder, reason))
             if self.rank == 0:
                 _LOG.warning("%s is passed over: %s", found.folder, reason)
@@ -203,43 +209,7 @@ class Checkpoints:
             LoadError: it does not fit this training, or is damaged
         """
         self.finish()
-        self._fill(folder, self.ranks, ())
-
-    def _faults(self, folder: str, manifest: Manifest) -> list[str]:
-        """Each rank reads a share of the files; all learn what any of them found."""
-        mine = partial(faults_of_files, self._place, folder, manifest, lambda number: number % self.ranks == self.rank)
-        found = self._ranks.share(self._ranks.together(mine, LoadError), LoadError)
-        return [fault for each in found for fault in each]
-
-    def _load(
-        self, folder: str, manifest: Manifest, without: Collection[str], verify_seconds: float, skipped: tuple[tuple[str, str], ...]
-    ) -> Loaded:
-        load_seconds, apply_seconds, rng = self._fill(folder, manifest.ranks, without, manifest.step)
-        return Loaded(
-            step=manifest.step, folder=folder, bytes=manifest.bytes, files=len(manifest.files) + 1, ranks=manifest.ranks,
-            verify_seconds=verify_seconds, load_seconds=load_seconds, apply_seconds=apply_seconds, rng=rng, skipped=skipped,
-        )  # fmt: skip
-
-    def _fill(self, folder: str, ranks: int, without: Collection[str], step: int = 0) -> tuple[float, float, Any]:
-        state = self._ranks.together(partial(self._fitting, folder, ranks), LoadError)
-        begun = time.perf_counter()
-        try:
-            reader = reader_of(self._place, folder)
-            dcp.load(state, storage_reader=reader, process_group=self._saving, no_dist=self._saving is None)
-            loaded = time.perf_counter()
-            rng = self._ranks.together(partial(self._state.apply, state, step, without), LoadError)
-        except FAILURES as error:
-            raise LoadError(f"{self._place.show(folder)} could not be loaded: {said(error, self.ranks)}", _IN_PART) from error
-        return loaded - begun, time.perf_counter() - loaded, rng
-
-    def _fitting(self, folder: str, ranks: int) -> dict[str, Any]:
-        """What the checkpoint will fill, once it is known to fit."""
-        try:
-            metadata = metadata_of(self._place, folder)
-        except Exception as error:
-            what = f"{self._place.show(folder)} has no metadata that can be read: {said(error)}"
-            raise LoadError(what, "Nothing was changed.") from error
-        return self._state.to_load(metadata, ranks)
+        self._loader.fill(folder, self.ranks, ())
 
     def digests(self) -> dict[str, str]:
         """Of the whole state, by name, the same whatever the number of ranks; random numbers per rank. All ranks must call it."""

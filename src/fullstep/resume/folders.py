@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,16 +78,17 @@ def _found(place: Place, name: str, step: int, attempt: int) -> Found:
     return Found(name, step, attempt, manifest)
 
 
-def make_room(place: Place, keep: int, new: str) -> list[str]:
+def make_room(place: Place, keep: int, new: str, damaged: Collection[str] = ()) -> list[str]:
     """Takes away what the new checkpoint makes superfluous, once it is complete.
 
-    Checkpoints beyond the newest ``keep``, and folders of saves that never ended and are older than the new one. What is newer than the
-    new one stays: it is of another run.
+    Checkpoints beyond the newest ``keep``, and folders that are older than the new one and of saves that never ended, or damaged. What is
+    newer than the new one stays: it is of another run.
 
     Args:
         place: of the checkpoints
         keep: so many whole ones stay, the new one among them
         new: folder of the checkpoint that was just completed
+        damaged: folders that do not count, although they have a manifest
 
     Returns:
         the folders that are gone; none where ``new`` is not complete
@@ -96,8 +98,8 @@ def make_room(place: Place, keep: int, new: str) -> list[str]:
     if this is None or this.manifest is None:
         return []
     older = [each for each in found if (each.step, each.attempt) < (this.step, this.attempt)]
-    whole = [each for each in older if each.manifest is not None]
-    gone = [*whole[keep - 1 :], *(each for each in older if each.manifest is None)]
+    whole = [each for each in older if each.manifest is not None and each.folder not in damaged]
+    gone = [*whole[keep - 1 :], *(each for each in older if each not in whole)]
     for each in gone:
         place.remove(each.folder, MANIFEST)
     return [each.folder for each in gone]

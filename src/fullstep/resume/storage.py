@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint import FileSystemWriter
 from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, FsspecWriter
 from torch.distributed.checkpoint.filesystem import FileSystemBase, _StorageInfo
 from torch.distributed.checkpoint.metadata import Metadata
@@ -21,6 +21,8 @@ from torch.utils.serialization import config
 
 from fullstep.resume.manifest import Manifest, StoredFile, write_manifest
 from fullstep.resume.places import LocalPlace, Place
+from fullstep.resume.ranks import said
+from fullstep.resume.reading import DirectReader
 from fullstep.resume.stream import DigestedStream, Written
 
 _METADATA = ".metadata"
@@ -112,7 +114,8 @@ class _Publishing:
         before = config.save.compute_crc32
         config.save.compute_crc32 = False  # the archive's own sums, which nobody reads: they would take as long as writing
         try:
-            results = super().write_data(plan, planner).wait()  # type: ignore[misc]
+            with _plain_errors():
+                results = super().write_data(plan, planner).wait()  # type: ignore[misc]
         finally:
             config.save.compute_crc32 = before
         stamped: Future[list[WriteResult]] = Future()
@@ -129,12 +132,33 @@ class _Publishing:
         files = {info.relative_path: StoredFile(info.written.bytes, info.written.sha256) for info in infos}
         waited = max((info.written.waited_seconds for info in infos), default=0.0)
         plain = [[replace(result, storage_data=_plain(result.storage_data)) for result in each] for each in results]
-        super().finish(metadata, plain)  # type: ignore[misc]
-        (own,) = self.fs.written.keys() & {f"{_METADATA}.tmp"}
-        files[_METADATA] = StoredFile(*self.fs.written[own][:2])
         written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        write_manifest(Place.at(self._root), self._folder, replace(self._manifest, files=files, written=written))
+        with _plain_errors():
+            super().finish(metadata, plain)  # type: ignore[misc]
+            files[_METADATA] = StoredFile(*self.fs.written[f"{_METADATA}.tmp"][:2])
+            write_manifest(Place.at(self._root), self._folder, replace(self._manifest, files=files, written=written))
         metadata.storage_data = Published(sum(file.bytes for file in files.values()), len(files) + 1, waited)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Errors travel to the other ranks as pickles: one that cannot would leave these waiting for it."""
+    try:
+        yield
+    except Exception as error:
+        root = _root_of(error)
+        if root is not None and root.errno is not None:
+            raise OSError(root.errno, root.strerror, root.filename and str(root.filename)) from None
+        raise RuntimeError(said(error if root is None else root)) from None
+
+
+def _root_of(error: BaseException | None) -> OSError | None:
+    """What the disk said first: torch's archive, closed after that, complains that it is at another position than it thought."""
+    found = None
+    while error is not None:
+        found = error if isinstance(error, OSError) else found
+        error = error.__cause__ or error.__context__
+    return found
 
 
 def _plain(info: _StampedInfo) -> _StorageInfo:
@@ -165,7 +189,7 @@ def writer_to(place: Place, folder: str, manifest: Manifest) -> FileSystemWriter
 
 def reader_of(place: Place, folder: str) -> StorageReader:
     """Reads a checkpoint whose files were verified: its metadata is a pickle."""
-    return FileSystemReader(place.path(folder)) if isinstance(place, LocalPlace) else FsspecReader(place.path(folder))
+    return DirectReader(place.path(folder)) if isinstance(place, LocalPlace) else FsspecReader(place.path(folder))
 
 
 def metadata_of(place: Place, folder: str) -> Metadata:

@@ -1,0 +1,79 @@
+"""A checkpoint is verified, then filled into a training: each rank reads a share of its files, and loads what is its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from functools import partial
+from typing import Any
+
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+from fullstep.resume.errors import LoadError
+from fullstep.resume.manifest import Manifest, faults_of_files
+from fullstep.resume.places import Place
+from fullstep.resume.ranks import FAILURES, Ranks, said
+from fullstep.resume.records import Loaded
+from fullstep.resume.state import TrainingState
+from fullstep.resume.storage import metadata_of, reader_of
+
+_IN_PART = "The model is overwritten in part: build it anew before anything else."
+
+
+class Loader:
+    """All ranks must call the same methods.
+
+    Args:
+        place: of the checkpoints
+        state: to fill
+        group: of gloo; None: one process
+        ranks: all of them, who talk by another group
+    """
+
+    def __init__(self, place: Place, state: TrainingState, group: dist.ProcessGroup | None, ranks: Ranks) -> None:
+        self._place, self._state, self._group, self._ranks = place, state, group, ranks
+
+    def faults(self, folder: str, manifest: Manifest) -> list[str]:
+        """What is wrong with the files. Each rank reads a share of them; all learn what any of them found."""
+        mine = partial(faults_of_files, self._place, folder, manifest, lambda number: number % self._ranks.count == self._ranks.rank)
+        found = self._ranks.share(self._ranks.together(mine, LoadError), LoadError)
+        return [fault for each in found for fault in each]
+
+    def load(self, folder: str, manifest: Manifest, without: Collection[str]) -> Loaded:
+        """Fills what was verified.
+
+        Raises:
+            LoadError: it does not fit this training
+        """
+        load_seconds, apply_seconds, rng = self.fill(folder, manifest.ranks, without, manifest.step)
+        return Loaded(
+            step=manifest.step, folder=folder, bytes=manifest.bytes, files=len(manifest.files) + 1, ranks=manifest.ranks,
+            verify_seconds=0.0, load_seconds=load_seconds, apply_seconds=apply_seconds, rng=rng,
+        )  # fmt: skip
+
+    def fill(self, folder: str, ranks: int, without: Collection[str], step: int = 0) -> tuple[float, float, Any]:
+        """(Seconds of loading, seconds of applying, what became of the random numbers).
+
+        Raises:
+            LoadError: it does not fit this training
+        """
+        state = self._ranks.together(partial(self._fitting, folder, ranks), LoadError)
+        begun = time.perf_counter()
+        try:
+            reader = reader_of(self._place, folder)
+            dcp.load(state, storage_reader=reader, process_group=self._group, no_dist=self._group is None)
+            loaded = time.perf_counter()
+            rng = self._ranks.together(partial(self._state.apply, state, step, without), LoadError)
+        except FAILURES as error:
+            raise LoadError(f"{self._place.show(folder)} could not be loaded: {said(error, self._ranks.count)}", _IN_PART) from error
+        return loaded - begun, time.perf_counter() - loaded, rng
+
+    def _fitting(self, folder: str, ranks: int) -> dict[str, Any]:
+        """What the checkpoint will fill, once it is known to fit."""
+        try:
+            metadata = metadata_of(self._place, folder)
+        except Exception as error:
+            what = f"{self._place.show(folder)} has no metadata that can be read: {said(error)}"
+            raise LoadError(what, "Nothing was changed.") from error
+        return self._state.to_load(metadata, ranks)

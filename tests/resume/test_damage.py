@@ -1,0 +1,214 @@
+"""Damaged files: found before training goes on and before anything is unpickled; the checkpoint before is taken, and why is told."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch.distributed.checkpoint as dcp
+from alone import Alone, folders
+from processes import Nursery
+
+from fullstep.resume import LoadError
+from fullstep.resume.places import LocalPlace
+
+pytestmark = [pytest.mark.real_classes, pytest.mark.filterwarnings("ignore::UserWarning:torch")]
+MANIFEST = "fullstep.json"
+DATA = "__0_0.distcp"
+FILES = [DATA, ".metadata", MANIFEST]
+
+
+def _flipped(path: Path, at: float = 0.5) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(at * len(data))] ^= 1
+    path.write_bytes(data)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _longer(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\0")
+
+
+def _zeroed(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+
+
+DAMAGES: list[Callable[[Path], None]] = [_flipped, _cut, _emptied, _longer, _zeroed, Path.unlink]
+WHY = {
+    "_flipped": f"{DATA} has other bytes than were written", "_zeroed": f"{DATA} has other bytes than were written",
+    "_cut": f"{DATA} has ", "_longer": f"{DATA} has ", "_emptied": f"{DATA} has 0 bytes and was written with ", "unlink": f"{DATA} is missing",
+}  # fmt: skip
+
+
+def _two(folder: Path) -> list[dict[str, str]]:
+    training = Alone(folder)
+    return [training.saved(), training.saved()]
+
+
+def _goes_on_from_the_one_before(folder: Path, before: dict[str, str]) -> str:
+    """Returns why the newest was passed over."""
+    again = Alone(folder)
+    assert again.resume() == 1 and again.digests() == before
+    assert again.checkpoints.loaded is not None
+    ((name, why),) = again.checkpoints.loaded.skipped
+    assert name == "step-00000002"
+    return why
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__.strip("_"))
+@pytest.mark.parametrize("name", FILES)
+def test_is_found(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: Callable[[Path], None]) -> None:
+    before, _ = _two(tmp_path)
+    damage(tmp_path / "step-00000002" / name)
+    why = _goes_on_from_the_one_before(tmp_path, before)
+    assert f"step-00000002 is passed over: {why}" in caplog.text
+    if name == MANIFEST:
+        assert MANIFEST in why and str(tmp_path / "step-00000002") in why
+    else:
+        assert WHY[damage.__name__].replace(DATA, name) in why
+
+
+def test_a_bit_of_any_byte(tmp_path: Path) -> None:
+    before, _ = _two(tmp_path)
+    chance = random.Random(0)
+    for name in FILES:
+        path = tmp_path / "step-00000002" / name
+        as_written = path.read_bytes()
+        for _ in range(6):
+            _flipped(path, chance.random())
+            _goes_on_from_the_one_before(tmp_path, before)
+            path.write_bytes(as_written)
+    again = Alone(tmp_path)
+    assert again.resume() == 2  # the damage is what kept it
+
+
+def test_the_same_damage_is_not_seen_by_torch(tmp_path: Path) -> None:
+    """Why there are digests: a bit of a weight that torch loads without a word."""
+    training = Alone(tmp_path)
+    training.saved()
+    weight = training.model.get_parameter("1.weight").detach().clone()
+    path = tmp_path / "step-00000001" / DATA
+    data = path.read_bytes()
+    place = data.index(weight.numpy().tobytes()) + 2
+    path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    state = {"model": {"1.weight": weight.clone()}}
+    dcp.load(state, checkpoint_id=tmp_path / "step-00000001", no_dist=True)
+    assert (state["model"]["1.weight"] != weight).sum() == 1
+    assert Alone(tmp_path).resume() == 0
+
+
+class _Marks:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, str]]:
+        return open, (self._path, "w")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_nothing_is_unpickled_before_it_is_verified(tmp_path: Path, name: str) -> None:
+    mark = tmp_path / "unpickled"
+    before, _ = _two(tmp_path / "runs")
+    (tmp_path / "runs" / "step-00000002" / name).write_bytes(pickle.dumps(_Marks(mark)))
+    _goes_on_from_the_one_before(tmp_path / "runs", before)
+    assert not mark.exists()
+    pickle.loads(pickle.dumps(_Marks(mark))).close()
+    assert mark.exists()  # it would have shown
+
+
+def test_a_manifest_that_was_changed_is_not_believed(tmp_path: Path) -> None:
+    """Not even where the change fits: another step, or a file less."""
+    before, _ = _two(tmp_path)
+    path = tmp_path / "step-00000002" / MANIFEST
+    as_written = json.loads(path.read_text(encoding="utf-8"))
+    for change in ({"step": 7}, {"ranks": 2}, {"files": {}}, {"parts": []}, {"schema": 2}, {"kind": "export"}, {"sha256": "0" * 64}):
+        path.write_text(json.dumps({**as_written, **change}), encoding="utf-8")
+        assert MANIFEST in _goes_on_from_the_one_before(tmp_path, before)
+    for text in ("", "null", "[]", "{}", '"x"', "1e999", "[" * 100_000, "\xff"):
+        path.write_bytes(text.encode("latin-1"))
+        assert MANIFEST in _goes_on_from_the_one_before(tmp_path, before)
+
+
+def test_a_folder_that_was_renamed_is_not_taken_for_another_step(tmp_path: Path) -> None:
+    before, _ = _two(tmp_path)
+    (tmp_path / "step-00000002").rename(tmp_path / "step-00000009")
+    again = Alone(tmp_path)
+    assert again.resume() == 1 and again.digests() == before
+    assert again.checkpoints.loaded is not None and "holds step 2: it was renamed" in again.checkpoints.loaded.skipped[0][1]
+
+
+def test_foreign_files_do_no_harm(tmp_path: Path) -> None:
+    _, newest = _two(tmp_path)
+    for path in (tmp_path, tmp_path / "step-00000002"):
+        (path / "notes.txt").write_text("mine", encoding="utf-8")
+        (path / "__9_0.distcp").write_bytes(b"x")
+        (path / "logs").mkdir()
+    for name in ("step-2", "step-00000003.tmp", "step-00000003x", "checkpoint-9"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "step-00000009").write_text("a file", encoding="utf-8")
+    (tmp_path / "step-00000008").symlink_to(tmp_path / "step-00000002", target_is_directory=True)
+    again = Alone(tmp_path)
+    assert again.resume() == 2 and again.digests() == newest
+    again.saved()
+    assert "step-00000003" in folders(tmp_path) and (tmp_path / "notes.txt").exists() and (tmp_path / "step-2").exists()
+
+
+def test_a_step_that_is_asked_for_is_not_replaced_by_another(tmp_path: Path) -> None:
+    before, _ = _two(tmp_path)
+    _flipped(tmp_path / "step-00000002" / DATA)
+    again = Alone(tmp_path)
+    with pytest.raises(LoadError, match=r"has no whole checkpoint of step 2; step-00000002: __0_0.distcp has other bytes"):
+        again.checkpoints.load(2)
+    with pytest.raises(LoadError, match="has no whole checkpoint of step 7"):
+        again.checkpoints.load(7)
+    assert again.checkpoints.load(1) is not None and again.digests() == before
+
+
+def test_all_are_damaged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _two(tmp_path)
+    for name in folders(tmp_path):
+        _cut(tmp_path / name / DATA)
+    assert Alone(tmp_path).resume() == 0
+    assert f"{tmp_path} has no whole checkpoint: training begins anew" in caplog.text
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, _ = _two(tmp_path)
+    plain = LocalPlace.open
+
+    def broken(place: LocalPlace, folder: str, name: str) -> object:
+        if folder == "step-00000002" and name == DATA:
+            raise OSError(5, "Input/output error")
+        return plain(place, folder, name)
+
+    monkeypatch.setattr(LocalPlace, "open", broken)
+    assert "__0_0.distcp cannot be read: [Errno 5] Input/output error" in _goes_on_from_the_one_before(tmp_path, before)
+
+
+@pytest.mark.parametrize("name", ["__0_0.distcp", "__1_0.distcp"])
+def test_a_lost_shard_of_two(tmp_path: Path, nursery: Nursery, name: str) -> None:
+    """Each rank reads a share of the files, and all learn what one of them found."""
+    training = nursery.start(tmp_path / "runs", "--steps", 4, "--wrap", "ddp")
+    assert training.ended() == [0, 0], training.text()
+    digests = {event["step"]: event["digest"] for event in training.events() if "digest" in event}
+    (tmp_path / "runs" / "step-00000004" / name).unlink()
+    again = nursery.start(tmp_path / "runs", "--steps", 4, "--wrap", "ddp")
+    resumed = again.until(lambda event: "resumed" in event)
+    assert resumed["resumed"] == 2 and resumed["skipped"] == [["step-00000004", f"{name} is missing"]]
+    assert again.ended() == [0, 0]
+    assert [event["digest"] for event in again.events() if "digest" in event] == [digests[2], digests[4]]
+    assert folders(tmp_path / "runs") == ["step-00000002", "step-00000004.1"]  # the damaged one made room
