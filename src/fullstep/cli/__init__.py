@@ -81,10 +81,12 @@ def _run_command(name: str, words: list[str]) -> int:
     parser = ArgumentParser(name, command.__doc__ or "")
     command.add_arguments(parser)
     own, after = words, None
-    if getattr(command, "TAKES_COMMAND", False) and "--" in words:
+    takes_command = getattr(command, "TAKES_COMMAND", False)
+    if takes_command and "--" in words:
         own, after = words[: words.index("--")], words[words.index("--") + 1 :]
     arguments = parser.parse_args(own)
-    arguments.command = after
+    if takes_command:
+        arguments.command = after
     code: int = command.run(arguments)
     return code
 

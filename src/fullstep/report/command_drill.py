@@ -6,13 +6,13 @@ import shlex
 from typing import Any
 
 from fullstep import __version__
-from fullstep.ledger.command_drill import CommandDrill
+from fullstep.ledger.command_drill import CommandDrill, ComparedStep
 from fullstep.report.checkpoint_text import sized
 from fullstep.report.paper import Paper
 
 _VERDICTS = {"passed": "Passed", "failed": "FAILED", "undecided": "Not decided", "void": "Void"}
 _INK = {"passed": "green", "failed": "red", "undecided": "yellow", "void": "red"}
-_MOST_ROWS = 12
+_MOST_ROWS, _FIRST_ROWS = 12, 6
 
 
 def command_drill_text(drilled: CommandDrill, paper: Paper) -> str:
@@ -37,13 +37,18 @@ def _table(drilled: CommandDrill, paper: Paper) -> list[str]:
     if not drilled.compared:
         return []
     lines = ["", paper.ink(f"  {'step':>10}{'undisturbed':>22}{'resumed':>22}", "bold")]
-    for each in drilled.compared[:_MOST_ROWS]:
+    differing = [each for each in drilled.compared[_FIRST_ROWS:] if _differs(each)]
+    shown = [*drilled.compared[:_FIRST_ROWS], *(differing or drilled.compared[_FIRST_ROWS:])[: _MOST_ROWS - _FIRST_ROWS]]
+    for each in shown:
         one, other = (" ".join(losses[:2]) + (" …" if len(losses) > 2 else "") for losses in (each.uninterrupted, each.resumed))
-        differs = each.uninterrupted != each.resumed
-        line = f"  {each.step:>10g}{one:>22}{other:>22}" + ("  differs" if differs else "")
-        lines.append(paper.ink(line, "red") if differs else line)
-    more = len(drilled.compared) - _MOST_ROWS
-    return lines + ([f"  and {more} more"] if more > 0 else [])
+        line = f"  {each.step:>10g}{one:>22}{other:>22}" + ("  differs" if _differs(each) else "")
+        lines.append(paper.ink(line, "red") if _differs(each) else line)
+    left = [each for each in drilled.compared if each not in shown]
+    return lines + ([f"  and {len(left)} more, of which {sum(map(_differs, left))} differ"] if left else [])
+
+
+def _differs(step: ComparedStep) -> bool:
+    return step.uninterrupted != step.resumed
 
 
 def command_drill_as_dict(drilled: CommandDrill) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def test_a_command_that_hangs_is_stopped() -> None:
         ("\x1b[31mstep:  4\x1b[0m  \x1b[32mloss:  7.8\x1b[39m", Logged(4, "7.8")),
         (" 1|20|Loss: 2.28", None),
         ("{'eval_loss': 3, 'epoch': 1}", None),
-        ("{'train_runtime': 1.0, 'epoch': 1}", None),
+        ("{'train_runtime': '1.0', 'train_loss': '4.1', 'epoch': '1'}", None),
         ("loss", None),
         ("step 3 loss nan", Logged(3, "nan")),
         ("{" * 2000, None),

@@ -18,6 +18,8 @@ _PLAIN = re.compile(
 _STEPS = ("step", "global_step", "iteration", "iter", "epoch")
 """where a table says how far training is; transformers prints epochs alone"""
 _LOSSES = ("loss", "train_loss", "train/loss")
+_SUMMARY = "train_runtime"
+"""stands in the table with which transformers ends: its loss is the mean of the run"""
 
 
 class Logged(NamedTuple):
@@ -93,6 +95,8 @@ def _table(text: str) -> Mapping[str, Any]:
 
 
 def _in_table(table: Mapping[str, Any]) -> Logged | None:
+    if _SUMMARY in table:
+        return None
     step = next((table[name] for name in _STEPS if name in table), None)
     loss = next((table[name] for name in _LOSSES if name in table), None)
     try:
