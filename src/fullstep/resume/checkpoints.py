@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from fullstep.resume.digests import digests_of
 from fullstep.resume.errors import LoadError, SaveError
 from fullstep.resume.folders import checkpoints_in, claim_folder, make_room
+from fullstep.resume.guarded_script import require_guarded_script
 from fullstep.resume.loading import Loader
 from fullstep.resume.manifest import MANIFEST, Manifest
 from fullstep.resume.places import Place
@@ -258,6 +259,8 @@ def _require_sound(keep: int, mode: str, extra: Mapping[str, Any]) -> None:
         raise ValueError(f"mode = {mode!r}: allowed are sync, thread, process")
     if mode == "process" and not (dist.is_available() and dist.is_initialized()):
         raise ValueError("mode = 'process' needs torch.distributed: start it by torchrun, with one process or more")
+    if mode == "process":
+        require_guarded_script()
     if taken := {"model", "optimizer", "scheduler", "loader", "rng", UNTOUCHED} & set(extra):
         raise ValueError(f"extra = {sorted(taken)}: these names are taken")
     if dotted := [name for name in extra if "." in name]:
