@@ -33,7 +33,8 @@ _END_SECONDS = 60.0
 """for processes that have said all to end"""
 _KILL_SECONDS = 30.0
 _TAIL_BYTES, _TAIL_LINES, _TAIL_WIDTH = 2**15, 12, 240
-_KILLED = re.compile(r"Signal \d+ \((\w+)\) received by PID (\d+)")
+_KILLED = re.compile(r"rank +: (\d+) \(local_rank[^[]*?Signal \d+ \((\w+)\) received by PID")
+"""torchrun's account of the rank that died first"""
 _TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: fewer blocks (--layers) take less."
 _REPORT = "Please report this with the worksheet."
 
@@ -163,24 +164,26 @@ class Tree:
     def _died(self) -> LabError:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS / 2)
-        tail = self._tail()
-        killed = _KILLED.search("\n".join(tail))
-        if killed is not None and int(killed[2]) in self._processes:
-            rank = self._processes[int(killed[2])]
-            what = f'rank {rank} of leg "{self.name}" was killed by {killed[1]}; last stage: "{self._stage(rank)}"'
-            return LabError(what, remedy=_TOO_LITTLE_MEMORY if killed[1] == "SIGKILL" else "")
+        killed = _KILLED.findall(self._complained())
+        if killed:
+            rank, name = int(killed[-1][0]), killed[-1][1]
+            what = f'rank {rank} of leg "{self.name}" was killed by {name}; last stage: "{self._stage(rank)}"'
+            return LabError(what, remedy=_TOO_LITTLE_MEMORY if name == "SIGKILL" else "")
         return self._error(f"ended before its work was done (exit code {self._process.poll()})", _REPORT)
 
     def _error(self, what: str, remedy: str) -> LabError:
         return LabError(f'leg "{self.name}" {what}; last stage: "{self._stage()}"', remedy=remedy, details=tuple(self._tail()))
 
     def _tail(self) -> list[str]:
+        return [line.rstrip()[:_TAIL_WIDTH] for line in self._complained().splitlines() if line.strip(" =-\n")][-_TAIL_LINES:]
+
+    def _complained(self) -> str:
+        """The end of what all of them wrote to standard error."""
         with suppress(OSError):
             size = os.fstat(self._complaints.fileno()).st_size
             self._complaints.seek(max(0, size - _TAIL_BYTES))
-            text = self._complaints.read(_TAIL_BYTES).decode("utf-8", "replace")
-            return [line.rstrip()[:_TAIL_WIDTH] for line in text.splitlines() if line.strip(" =-\n")][-_TAIL_LINES:]
-        return []
+            return self._complaints.read(_TAIL_BYTES).decode("utf-8", "replace")
+        return ""
 
 
 @contextmanager

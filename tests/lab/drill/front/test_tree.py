@@ -1,0 +1,84 @@
+"""Whatever the ranks of a leg do, it is said what it was, and nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fullstep.errors import FullstepError, LabError, UnsupportedError
+from fullstep.lab.drill.front import tree
+from fullstep.lab.drill.front.failed import DrillFailedError
+from fullstep.lab.drill.front.tree import Tree, processes_with, started
+
+
+@pytest.fixture(autouse=True)
+def _fake_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def command(ranks: int, leg: Path) -> Sequence[str]:
+        return [sys.executable, str(Path(__file__).with_name("fake_ranks.py")), leg.name]
+
+    monkeypatch.setattr(tree, "command", command)
+
+
+def left_behind(found: Tree) -> list[int]:
+    return processes_with(f"FULLSTEP_DRILL_TREE={found._mark}") or []
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind", "message"),
+    [
+        ("half", LabError, r'leg "saving" ended before its work was done \(exit code 3\); last stage: "training"'),
+        ("killed", LabError, r'rank 1 of leg "saving" was killed by SIGKILL; last stage: "training as well". The system kills what takes'),
+        ("babbles", LabError, "said something that is no message: 'hello'"),
+        ("hangs", LabError, 'leg "saving" said nothing for 1 s and was stopped; last stage: "training". .*--silent-seconds'),
+        ("crashes", LabError, 'rank 1 of leg "saving" stopped: ValueError: no'),
+        ("faults", UnsupportedError, "method.kind: refused; allowed: full"),
+        ("failed", DrillFailedError, "saving: the checkpoint is damaged"),
+    ],
+)
+def test_what_goes_wrong_is_said_and_nothing_is_left(behaviour: str, kind: type[FullstepError], message: str) -> None:
+    with pytest.raises(kind, match=message), started("saving", 2, Path(behaviour)) as found:
+        found.wait_for_ranks(1.0, lambda _: None)
+    assert left_behind(found) == []
+
+
+def test_stages_are_told_and_a_good_end_is_waited_for() -> None:
+    stages: list[str] = []
+    with started("saving", 2, Path("good")) as found:
+        found.wait_for_ranks(30.0, stages.append)
+        found.wait_for_end()
+    assert stages == ["training"]
+
+
+def test_what_does_not_end_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "_END_SECONDS", 0.2)
+    with pytest.raises(LabError, match=r"did not end within 0\.2 s"), started("saving", 2, Path("never ends")) as found:
+        found.wait_for_ranks(30.0, lambda _: None)
+        found.wait_for_end()
+    assert left_behind(found) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system does not say which processes belong together")
+def test_a_kill_reaches_savers_in_sessions_of_their_own() -> None:
+    with started("saving", 2, Path("saver")) as found:
+        found.wait_for_ranks(30.0, lambda _: None)
+        assert len(left_behind(found)) == 2
+        seconds = found.kill()
+        assert left_behind(found) == []
+        assert 0 < seconds < 20
+    assert os.getpid() in (processes_with(next(f"{key}={value}" for key, value in os.environ.items() if key == "PATH")) or [])
+
+
+def test_the_environment_of_a_leg_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two drills at once do not kill one another's processes."""
+    with started("one", 2, Path("hangs")) as one, started("two", 2, Path("hangs")) as two:
+        until = time.monotonic() + 20
+        while not (left_behind(one) and left_behind(two)) and time.monotonic() < until:
+            time.sleep(0.05)
+        one.kill()
+        assert left_behind(two) != []
+    assert left_behind(two) == []
