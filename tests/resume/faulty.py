@@ -3,6 +3,7 @@
 - while: a file; the faults below happen only as long as it is there
 - on: the ranks on which they happen; all, where it is not given
 - slow_write: seconds that each write into a file of a checkpoint takes longer
+- waits_for: a file; nothing is written until it is there
 - slow_manifest, slow_room: seconds before the manifest is written, before older checkpoints are taken away
 - full_after: bytes of a file that can be written until the disk is full
 - dies_after: bytes of a file that can be written until the process is killed
@@ -49,6 +50,7 @@ def install() -> None:
 def _write(plain: Any) -> Any:
     def write(stream: Any, data: Any) -> int:
         time.sleep(happens("slow_write") or 0.0)
+        _wait_for(happens("waits_for"))
         if (full := happens("full_after")) is not None and stream.tell() >= full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a file of the checkpoint")
         if (last := happens("dies_after")) is not None and stream.tell() >= last:
@@ -57,6 +59,13 @@ def _write(plain: Any) -> Any:
         return written
 
     return write
+
+
+def _wait_for(name: str | None) -> None:
+    deadline = time.monotonic() + 120.0
+    while name is not None and not Path(name).exists():
+        assert time.monotonic() < deadline, f"{name} does not come"
+        time.sleep(0.002)
 
 
 def _later(plain: Any, name: str) -> Any:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import json
+import multiprocessing
 import os
 import signal
 import sys
 from importlib import import_module
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import faulty
 
-_IMPORTED = (
+_IMPORTED = [
     "torch", "torch.distributed.fsdp", "torch.distributed.tensor", "torch._dynamo", "torch.nn.parallel", "torch.distributed.checkpoint",
-    "numpy", "fullstep.resume.checkpoints", "training",
-)  # fmt: skip
+    "numpy", "fullstep.resume.checkpoints", "fullstep.resume.order",
+]  # fmt: skip
 _DIES_WITH_ITS_PARENT, _ADOPTS_ORPHANS = 1, 36
-if __name__ == "__mp_main__":  # a process that saves for a trainer
+_FAULTS = "--faults="
+if __name__ == "__mp_main__":  # a process that saves for a trainer: of its surroundings it has the trainer's arguments
+    os.environ["FAULTS"] = next((each.removeprefix(_FAULTS) for each in sys.argv if each.startswith(_FAULTS)), "{}")
     faulty.install()
 
 
@@ -27,7 +31,7 @@ def main() -> None:
     """Until the input ends."""
     _process_control(_DIES_WITH_ITS_PARENT, signal.SIGKILL)
     _process_control(_ADOPTS_ORPHANS, 1)
-    for name in _IMPORTED:
+    for name in [*_IMPORTED, "training"]:
         import_module(name)
     answers = os.fdopen(os.dup(1), "w")
     codes: dict[int, int] = {}
@@ -35,7 +39,13 @@ def main() -> None:
         question = json.loads(line)
         _reap(codes)
         if "start" in question:
-            answer: Any = [_forked(question["start"], rank) for rank in range(max(1, question["start"]["ranks"]))]
+            wanted = question["start"]
+            if wanted["forks_savers"]:
+                _prepare_savers()
+            answer: Any = [_forked(wanted, rank) for rank in range(max(1, wanted["ranks"]))]
+        elif "stays" in question:
+            servers = (getattr(forkserver._forkserver, "_forkserver_pid", None), resource_tracker._resource_tracker._pid)
+            answer = [pid for pid in servers if pid]
         else:
             answer = {pid: codes[pid] for pid in question["ended"] if pid in codes}
         answers.write(json.dumps(answer) + "\n")
@@ -54,6 +64,19 @@ def _reap(codes: dict[int, int]) -> None:
         pass
 
 
+def _prepare_savers() -> None:
+    """A server that has imported torch, too: torch itself starts a saving process from nothing, which takes many seconds."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(_IMPORTED)
+    forkserver.ensure_running()
+
+
+def _fork_savers() -> None:
+    import torch.multiprocessing  # noqa: PLC0415 - it is there
+
+    forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
+    torch.multiprocessing.get_context = lambda _: multiprocessing.get_context("forkserver")
+
+
 def _forked(wanted: dict[str, Any], rank: int) -> int:
     child = os.fork()
     if child:
@@ -65,6 +88,9 @@ def _forked(wanted: dict[str, Any], rank: int) -> int:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     os.environ["FAULTS"] = json.dumps(wanted["faults"])
+    sys.argv.append(_FAULTS + os.environ["FAULTS"])
+    if wanted["forks_savers"]:
+        _fork_savers()
     if wanted["ranks"]:
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(wanted["ranks"]))
         os.environ["INIT_METHOD"] = f"file://{wanted['store']}"

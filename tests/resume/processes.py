@@ -53,7 +53,7 @@ class Training:
 
     def kill_tree(self) -> None:
         """The trainers and all that they have started, at one instant."""
-        tree = [pid for trainer in self.pids for pid in (trainer, *descendants(trainer))]
+        tree = self._nursery.left()
         for pid in tree:
             _send(pid, signal.SIGSTOP)
         for pid in tree:
@@ -89,11 +89,20 @@ class Nursery:
         self._process.stdout.close()
         self._process.wait(timeout=DEADLINE_SECONDS)
 
-    def start(self, *given: str | Path, ranks: int = 2, faults: dict[str, Any] | None = None) -> Training:
-        """Ranks of tests/resume/training.py; 0: one process without torch.distributed."""
+    def start(self, *given: object, ranks: int = 2, faults: dict[str, Any] | None = None, spawns: bool = False) -> Training:
+        """Ranks of training.py; 0: one process without torch.distributed.
+
+        Args:
+            given: its arguments
+            ranks: processes
+            faults: see faulty.py
+            spawns: processes that save are started as torch does it, which takes long; otherwise by a server like this one
+        """
         self._count += 1
         log, store = self._folder / f"log-{self._count}", self._folder / f"store-{self._count}"
-        wanted = {"given": [str(each) for each in given], "ranks": ranks, "log": str(log), "store": str(store), "faults": faults or {}}
+        log.touch()
+        wanted: dict[str, Any] = {"given": [str(each) for each in given], "ranks": ranks, "log": str(log), "store": str(store)}
+        wanted |= {"faults": faults or {}, "forks_savers": "process" in given and not spawns}
         return Training(self, self._ask(start=wanted), log)
 
     def are_over(self, pids: Sequence[int]) -> bool:
@@ -111,8 +120,8 @@ class Nursery:
 
     def left(self) -> list[int]:
         """Whoever runs of all that was ever started here."""
-        self._ask(ended=[])
-        return list(descendants(self._process.pid))
+        stay = self._ask(stays=True)
+        return [pid for pid in descendants(self._process.pid) if pid not in stay]
 
     def wait_for_all(self) -> None:
         """Until nobody is left, orphans among them."""

@@ -48,7 +48,8 @@ def _zeroed(path: Path) -> None:
 DAMAGES: list[Callable[[Path], None]] = [_flipped, _cut, _emptied, _longer, _zeroed, Path.unlink]
 WHY = {
     "_flipped": f"{DATA} has other bytes than were written", "_zeroed": f"{DATA} has other bytes than were written",
-    "_cut": f"{DATA} has ", "_longer": f"{DATA} has ", "_emptied": f"{DATA} has 0 bytes and was written with ", "unlink": f"{DATA} is missing",
+    "_cut": f"{DATA} has ", "_longer": f"{DATA} has ", "_emptied": f"{DATA} has 0 bytes and was written with ",
+    "unlink": f"{DATA} is missing",
 }  # fmt: skip
 
 

@@ -40,6 +40,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that each step takes longer")
     parser.add_argument("--go-on", action="store_true", help="after a save that failed")
     parser.add_argument("--no-close", action="store_true", help="end without close()")
+    parser.add_argument("--no-save", action="store_true", help="never")
     parser.add_argument("--fault-at", type=int, default=-1, help="the faults happen while this step is saved")
     parser.add_argument("--digest-every", type=int, default=0, help="0: where it saves")
     return parser.parse_args(given)
@@ -119,7 +120,7 @@ def _train(wanted: argparse.Namespace) -> None:
         _step(step, model, (optimizer, scheduler), order, (checkpoints.rank, checkpoints.ranks))
         time.sleep(wanted.pause)
         stop = checkpoints.must_stop()
-        due = step % wanted.save_every == 0 or step == wanted.steps or stop
+        due = (step % wanted.save_every == 0 or step == wanted.steps or stop) and not wanted.no_save
         if step % (wanted.digest_every or wanted.save_every) == 0 or due:
             say(step=step, digest=digest(checkpoints))
         if due:
