@@ -19,15 +19,25 @@ _PROCESS_BYTES = 0.7 * GIB
 """torch and transformers loaded, per rank"""
 _ON_DISK = 4
 """two checkpoints, the last state of another training, and raw files of the same size"""
-_STAGED = {"sync": 0.0, "thread": 1.0, "process": 3.0}
-"""checkpoints in host memory while one is saved"""
+_STAGED = {"sync": 0.0, "thread": 1.0, "process": 3.0, "compares": 2.0}
+"""checkpoints in host memory beside the training: while one is saved, or while two last states are compared"""
 _REMEDY = "Drill fewer blocks of the model: --layers 2."
 
 
 def require_room(
-    settings: Settings, config: Mapping[str, Any], predicted: Checkpoint | None, *, device: str, ranks: int, to: str, mode: str
-) -> None:
+    settings: Settings, elsewhere: Settings | None, config: Mapping[str, Any], predicted: Checkpoint | None,
+    *, device: str, to: str, mode: str,
+) -> None:  # fmt: skip
     """Returns where a drill can begin, or where nothing is known of it.
+
+    Args:
+        settings: of the worksheet
+        elsewhere: of the other ranks or layout; None: there are none
+        config: of the model
+        predicted: its checkpoint; None: not known
+        device: cpu or cuda
+        to: folder or URL of the checkpoints
+        mode: of saving
 
     Raises:
         InputError: host memory or disk would not suffice
@@ -37,9 +47,12 @@ def require_room(
     except UnsupportedError:
         return
     faults = []
-    needed, there = host_bytes(settings, parameters, predicted, device=device, ranks=ranks, mode=mode), _available_bytes()
+    needed = host_bytes(settings, parameters, predicted, device=device, mode=mode)
+    if elsewhere is not None:
+        needed = max(needed, host_bytes(elsewhere, parameters, predicted, device=device, mode="compares"))
+    there = _available_bytes()
     if there is not None and needed > there:
-        found = f"about {needed / GIB:,.1f} GiB of host memory for {ranks} ranks, and {there / GIB:,.1f} GiB are free"
+        found = f"about {needed / GIB:,.1f} GiB of host memory for all ranks, and {there / GIB:,.1f} GiB are free"
         faults.append(Fault("fullstep drill", found, "", _REMEDY))
     free = None if "://" in to else _free_bytes(Path(to))
     if predicted is not None and free is not None and _ON_DISK * predicted.resumable_bytes > free:
@@ -49,7 +62,7 @@ def require_room(
         raise InputError(*faults)
 
 
-def host_bytes(settings: Settings, parameters: int, predicted: Checkpoint | None, *, device: str, ranks: int, mode: str) -> float:
+def host_bytes(settings: Settings, parameters: int, predicted: Checkpoint | None, *, device: str, mode: str) -> float:
     """Host memory of all ranks together: each builds the whole model; on processors state and gradients are there as well.
 
     Args:
@@ -57,16 +70,17 @@ def host_bytes(settings: Settings, parameters: int, predicted: Checkpoint | None
         parameters: of the whole model
         predicted: its checkpoint; None: not known
         device: cpu or cuda
-        ranks: of the drill
-        mode: of saving
+        mode: of saving, or compares
     """
+    ranks = settings.layout.data_parallel
     weights = parameters * DTYPE_BYTES[settings.precision.weights]
     saved = 0.0 if predicted is None else predicted.resumable_bytes
     built = ranks * (_PROCESS_BYTES + weights)
     if device != "cpu":
         return built + _STAGED[mode] * saved
     replicas = ranks / settings.layout.state_ranks
-    return built + replicas * (saved + weights) + _STAGED[mode] * saved
+    beside = _STAGED[mode] * saved * (replicas if mode == "compares" else 1)
+    return built + replicas * (saved + weights) + beside
 
 
 def _available_bytes() -> int | None:

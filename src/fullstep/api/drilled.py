@@ -75,7 +75,7 @@ def drill(
     saving = mode or (settings.checkpoint.async_mode if settings.checkpoint.asynchronous else "sync")
     predicted = _predicted(sheet)
     config, name = model_config(sheet.section("model"))
-    require_room(settings, config, predicted, device=device, ranks=max(ranks, ranks_after or 0), to=to, mode=saving)
+    require_room(settings, elsewhere.settings if elsewhere else None, config, predicted, device=device, to=to, mode=saving)
     wanted = Wanted(
         settings=settings, worksheet=sheet.as_dict(), config=config, model=_name(worksheet, name), device=device, ranks=ranks, to=to,
         mode=saving, elsewhere=elsewhere, exports=export, keeps_files=keep_files, silent_seconds=silent_seconds,

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from fullstep.lab.drill.leg import Leg
 from fullstep.lab.drill.worker.raw_speed import raw_speed
 from fullstep.lab.drill.worker.run import go_through
+from fullstep.lab.drill.worker.training import Training
 from fullstep.lab.program.classes import faults_of_class
 
 
@@ -32,11 +33,13 @@ def go_through_leg(leg: Leg, say: Callable[[str], None], clock: dict[str, float]
     device = _join(leg)
     clock["joined"] = time.time()
     record: dict[str, Any] = {"rank": dist.get_rank(), "ranks": dist.get_world_size(), "clock": clock, "runs": []}
+    training: Training | None = None
     for run in leg.runs:
+        training = None  # two models at once would take memory that nothing needs
         with faults_of_class(torch.nn.Module()):
             seen, training = go_through(leg, run, device, say, clock)
         record["runs"].append(seen)
-    if leg.exports:
+    if leg.exports and training is not None:
         from fullstep.lab.drill.worker.exported import export_and_read_back  # noqa: PLC0415 - few legs do
 
         say("exporting the model")
