@@ -18,6 +18,7 @@ from fullstep.ledger import Checkpoint
 from fullstep.ledger.drill import Drill
 from fullstep.models import model_config
 from fullstep.models.shorten import shortened_config
+from fullstep.quantities import GB
 
 Mode = Literal["sync", "thread", "process"]
 Progress = Callable[[str], None]
@@ -73,6 +74,7 @@ def drill(
         located = [Fault(sheet.where(fault.where), fault.found, fault.allowed, fault.remedy) for fault in dict.fromkeys(faults)]
         raise UnsupportedError(*located)
     saving = mode or (settings.checkpoint.async_mode if settings.checkpoint.asynchronous else "sync")
+    sheet = edit(sheet, {"checkpoint.asynchronous": saving != "sync", "checkpoint.async_mode": None if saving == "sync" else saving})
     predicted = _predicted(sheet)
     config, name = model_config(sheet.section("model"))
     require_room(settings, elsewhere.settings if elsewhere else None, config, predicted, device=device, to=to, mode=saving)
@@ -81,7 +83,12 @@ def drill(
         mode=saving, elsewhere=elsewhere, exports=export, keeps_files=keep_files, silent_seconds=silent_seconds,
         notes=tuple(notes_of(settings, device)), versions=versions, blocks=blocks,
     )  # fmt: skip
-    return Drilled(settings, replace(run_drill(wanted, progress), predicted=predicted))
+    seen = run_drill(wanted, progress)
+    rates = {} if predicted is None else _measured_rates(sheet, seen)
+    if rates:
+        seen = replace(seen, predicted_with="measured")
+        predicted = _predicted(edit(sheet, rates))
+    return Drilled(settings, replace(seen, predicted=predicted))
 
 
 def _changed(worksheet: Worksheet, layers: int | None, tokens: int | None) -> tuple[Worksheet, tuple[int, int] | None]:
@@ -128,6 +135,12 @@ def _predicted(sheet: Worksheet) -> Checkpoint | None:
         return checkpoint_of(sheet, "distributed")
     except UnsupportedError:
         return None
+
+
+def _measured_rates(sheet: Worksheet, seen: Drill) -> dict[str, float]:
+    """Rates of storage that the worksheet leaves open, as this disk gave them to raw writers and readers."""
+    rates = {"machine.storage_write_gb_s": seen.raw_write_seconds, "machine.storage_read_gb_s": seen.raw_read_seconds}
+    return {key: seen.raw_bytes / seconds / GB for key, seconds in rates.items() if sheet.stated(key) is None}
 
 
 def _gpus() -> int:

@@ -154,7 +154,9 @@ class Drill:
     blocks: tuple[int, int] | None = None
     """(drilled, of the whole model) where fewer were drilled"""
     predicted: Checkpoint | None = None
-    """what was said of its checkpoints before; None: the formulas do not cover this model"""
+    """what is said of its checkpoints by the formulas; None: they do not cover this model"""
+    predicted_with: Literal["stated", "measured"] = "stated"
+    """whose rates of storage the predicted times take: the worksheet's, or those of raw writers and readers, where it states none"""
 
     @property
     def size_difference(self) -> float | None:

@@ -64,6 +64,7 @@ def _predicted(drill: Drill) -> dict[str, Any] | None:
         "size_bytes": round(predicted.predicted_bytes),
         "measured_over_predicted_less_one": drill.size_difference,
         "files": predicted.files,
+        "rates_of_storage": drill.predicted_with,
         "write_seconds": predicted.write_seconds,
         "stall_seconds": None if predicted.stall_seconds is None else predicted.stall_seconds._asdict(),
         "restore_seconds": predicted.restore_seconds,

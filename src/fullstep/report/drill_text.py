@@ -91,6 +91,8 @@ def _table(drill: Drill, paper: Paper) -> list[str]:
         ("goes on correctly", _correct(drill), "", ""),
     ]
     lines = [f"  {what:<24}{measured:>18}{said:>26}{disk:>14}" for what, measured, said, disk in rows]
+    if drill.predicted_with == "measured":
+        lines += paper.sentence("Predicted times take the rates of raw writers and readers here: the worksheet states none.")
     return [paper.ink(lines[0], "bold"), *lines[1:]]
 
 

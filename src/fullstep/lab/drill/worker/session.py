@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -35,7 +36,8 @@ def go_through_leg(leg: Leg, say: Callable[[str], None], clock: dict[str, float]
     record: dict[str, Any] = {"rank": dist.get_rank(), "ranks": dist.get_world_size(), "clock": clock, "runs": []}
     training: Training | None = None
     for run in leg.runs:
-        training = None  # two models at once would take memory that nothing needs
+        training = None  # two models at once would take memory that nothing needs; wrapped ones refer to themselves
+        gc.collect()
         with faults_of_class(torch.nn.Module()):
             seen, training = go_through(leg, run, device, say, clock)
         record["runs"].append(seen)
