@@ -40,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
     faults = [] if arguments.to else [Fault("--to", "none is given", "a folder or a URL", "For example --to /mnt/runs.")]
+    if not arguments.silent_seconds > 0:
+        faults.append(Fault("--silent-seconds", f"found {arguments.silent_seconds:g}", "more than 0"))
     try:
         worksheet, after = worksheet_from(arguments), _after(arguments.after)
     except InputError as error:
@@ -84,7 +86,7 @@ def _say_failed(leg: str, what: str, as_json: bool) -> None:
 def _after(texts: list[str]) -> dict[str, Any]:
     from fullstep.job import set_overrides  # noqa: PLC0415
 
-    found: dict[str, Any] = {}
-    for text in texts:
-        found |= set_overrides([text])
-    return found
+    faults = [Fault("--after", f'"{text[:60]}"', "key=value, for example layout.strategy=ddp") for text in texts if "=" not in text]
+    if faults:
+        raise InputError(*faults)
+    return set_overrides(texts)
