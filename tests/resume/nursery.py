@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import multiprocessing
 import os
 import signal
 import sys
+import threading
+import traceback
 from importlib import import_module
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent))
 import faulty
@@ -94,8 +97,20 @@ def _forked(wanted: dict[str, Any], rank: int) -> int:
     if wanted["ranks"]:
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(wanted["ranks"]))
         os.environ["INIT_METHOD"] = f"file://{wanted['store']}"
-    import_module("training").main(wanted["given"])
-    sys.exit(0)  # as Python ends: threads are waited for, and what is registered runs
+    code = 0
+    try:
+        import_module("training").main(wanted["given"])
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    return _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """As Python ends: threads are waited for, then what is registered runs. Then it would take all modules apart, for seconds."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -12,6 +13,8 @@ from fullstep.resume.errors import LoadError, ResumeError, SaveError
 
 FAILURES: tuple[type[BaseException], ...] = (Exception, CheckpointException)
 """what torch.distributed.checkpoint raises; its own is no Exception"""
+_MOST_SHOWN = 2
+_WHERE_IN_SOURCE = re.compile(r"^\[\S+:\d+\] ")
 _Value = TypeVar("_Value")
 _Kind = type[LoadError] | type[SaveError]
 
@@ -40,7 +43,7 @@ class Ranks:
             value = act()
         except FAILURES as failure:
             error = failure
-        told = self.share(None if error is None else _told(error), kind)
+        told = self.share(None if error is None else _told(error, self.count), kind)
         failed = [(rank, each) for rank, each in enumerate(told) if each is not None]
         if failed:
             raise kind(*_of_all(failed, self.count)) from error
@@ -74,7 +77,7 @@ class Ranks:
             try:
                 told[0] = ask()
             except FAILURES as failure:
-                error, told[1] = failure, _told(failure)
+                error, told[1] = failure, _told(failure, self.count)
         if self._group is not None:
             try:
                 dist.broadcast_object_list(told, group_src=0, group=self._group)
@@ -86,7 +89,7 @@ class Ranks:
         return found
 
 
-def failures_of(error: BaseException) -> dict[int, BaseException]:
+def failures_of(error: BaseException | None) -> dict[int, BaseException]:
     """The errors of single ranks, where torch wraps them."""
     failures = getattr(error, "failures", None)
     if not isinstance(failures, Mapping):
@@ -94,8 +97,8 @@ def failures_of(error: BaseException) -> dict[int, BaseException]:
     return {rank: each[0] if isinstance(each, tuple) else each for rank, each in failures.items()}
 
 
-def _told(error: BaseException) -> tuple[str, str]:
-    return (error.what, error.remedy) if isinstance(error, ResumeError) else (said(error), "")
+def _told(error: BaseException, ranks: int) -> tuple[str, str]:
+    return (error.what, error.remedy) if isinstance(error, ResumeError) else (said(error, ranks), "")
 
 
 def _of_all(failed: list[tuple[int, tuple[str, str]]], ranks: int) -> tuple[str, str]:
@@ -103,12 +106,18 @@ def _of_all(failed: list[tuple[int, tuple[str, str]]], ranks: int) -> tuple[str,
 
     >>> _of_all([(1, ("no space", ""))], 2), _of_all([(0, ("no", "")), (1, ("no", ""))], 2)
     (('rank 1: no space', ''), ('no', ''))
+    >>> _of_all([(0, ("lost", "")), (2, ("dead", "")), (3, ("lost", ""))], 4)
+    ('rank 0: lost; rank 2: dead (and 1 other ranks)', '')
     """
-    rank, (what, remedy) = failed[0]
-    if len(failed) == ranks and all(each == failed[0][1] for _, each in failed):
-        return what, remedy
-    others = len(failed) - 1
-    return f"rank {rank}: {what}" + (f" (and {others} other ranks)" if others else ""), remedy
+    first: dict[str, int] = {}
+    for rank, (what, _) in failed:
+        first.setdefault(what, rank)
+    remedy = failed[0][1][1]
+    if len(failed) == ranks and len(first) == 1:
+        return failed[0][1][0], remedy
+    shown = [f"rank {rank}: {what}" for what, rank in first.items()][:_MOST_SHOWN]
+    others = len(failed) - len(shown)
+    return "; ".join(shown) + (f" (and {others} other ranks)" if others else ""), remedy
 
 
 def said(error: BaseException, ranks: int = 0) -> str:
@@ -127,4 +136,4 @@ def said(error: BaseException, ranks: int = 0) -> str:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     lines = str(error).strip().splitlines()
     kind = "" if type(error) is RuntimeError and lines else f"{type(error).__name__}: "
-    return f"{kind}{lines[-1] if lines else ''}"[:300]
+    return kind + _WHERE_IN_SOURCE.sub("", lines[-1] if lines else "")[:300]

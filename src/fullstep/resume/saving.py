@@ -112,11 +112,13 @@ class Saver:
         """
         if self._upload is None:
             return None
+        saved = self._upload.saved
         try:
-            return self._ranks.together(self.wait_alone, SaveError)
-        except SaveError:
+            self._ranks.together(self._result, SaveError)
+        except SaveError as error:
             self._forget_process()
-            raise
+            raise self._failed(saved, error) from error
+        return saved
 
     def wait_alone(self) -> Saved | None:
         """The same for this rank, whatever the others do.
@@ -126,15 +128,20 @@ class Saver:
         """
         if self._upload is None:
             return None
+        saved = self._upload.saved
+        try:
+            self._result()
+        except FAILURES as error:
+            raise self._failed(saved, error) from error
+        return saved
+
+    def _result(self) -> None:
+        assert self._upload is not None
         saved, future, begun, ended, at_exit = self._upload
         self._upload = None
         atexit.unregister(at_exit)
-        try:
-            metadata = future.result()
-        except FAILURES as error:
-            raise self._failed(saved, error) from error
+        metadata = future.result()
         _complete(saved, metadata, (ended[0] if ended else time.perf_counter()) - begun)
-        return saved
 
     def close(self) -> None:
         """Lets the staging memory go."""
@@ -149,7 +156,7 @@ class Saver:
             published = self.place.has(saved.folder, MANIFEST)
             if not published and self._ranks.rank == 0:
                 self.place.remove(saved.folder, MANIFEST)
-        for each in failures_of(error).values():
+        for each in [*failures_of(error).values(), *failures_of(error.__cause__).values()]:
             if isinstance(each, KeyboardInterrupt):  # torch takes it for an error of the save
                 raise each
         where, why = self.place.show(saved.folder), said(error, self._ranks.count)
