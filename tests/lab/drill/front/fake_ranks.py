@@ -25,7 +25,8 @@ if behaviour == "half":
     say(rank=0, done=True)
     sys.exit(3)
 if behaviour == "killed":
-    account = f"  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 7)\n  traceback : Signal 9 (SIGKILL) received by PID {os.getpid()}"
+    account = "Root Cause (first observed failure):\n  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 7)\n"
+    account += f"  traceback : Signal 9 (SIGKILL) received by PID {os.getpid()}"
     print(account, file=sys.stderr, flush=True)
     sys.exit(1)
 if behaviour == "babbles":

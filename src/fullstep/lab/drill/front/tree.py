@@ -31,9 +31,12 @@ _ENVIRONMENT = {
 _LOOK_SECONDS = 0.2
 _END_SECONDS = 60.0
 """for processes that have said all to end"""
+_ACCOUNT_SECONDS = 5.0
+"""for torchrun to say which rank died first"""
 _KILL_SECONDS = 30.0
 _TAIL_BYTES, _TAIL_LINES, _TAIL_WIDTH = 2**15, 12, 240
 _KILLED = re.compile(r"rank +: (\d+) \(local_rank[^[]*?Signal \d+ \((\w+)\) received by PID")
+_FIRST_FAILURE = "Root Cause"
 """torchrun's account of the rank that died first"""
 _TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: fewer blocks (--layers) take less."
 _REPORT = "Please report this with the worksheet."
@@ -154,9 +157,13 @@ class Tree:
         if "failed" in message:
             raise DrillFailedError(self.name, printable(str(message["failed"])))
         if "crash" in message:
+            with suppress(subprocess.TimeoutExpired):  # it may have stopped because another one was killed
+                self._process.wait(_ACCOUNT_SECONDS)
+            if killed := self._killed():
+                raise killed
             lines = str(message.get("traceback", "")).splitlines()[-_TAIL_LINES:]
             what = f'rank {rank} of leg "{self.name}" stopped: {str(message["crash"])[:500]}; last stage: "{self._stage(rank)}"'
-            raise LabError(what, remedy="", details=tuple(line[:_TAIL_WIDTH] for line in lines))
+            raise LabError(what, details=tuple(line[:_TAIL_WIDTH] for line in lines))
 
     def _stage(self, rank: int = 0) -> str:
         return self._stages.get(rank, "starting")
@@ -164,12 +171,15 @@ class Tree:
     def _died(self) -> LabError:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS / 2)
-        killed = _KILLED.findall(self._complained())
-        if killed:
-            rank, name = int(killed[-1][0]), killed[-1][1]
-            what = f'rank {rank} of leg "{self.name}" was killed by {name}; last stage: "{self._stage(rank)}"'
-            return LabError(what, remedy=_TOO_LITTLE_MEMORY if name == "SIGKILL" else "")
-        return self._error(f"ended before its work was done (exit code {self._process.poll()})", _REPORT)
+        return self._killed() or self._error(f"ended before its work was done (exit code {self._process.poll()})", _REPORT)
+
+    def _killed(self) -> LabError | None:
+        """The rank that died first, where a signal ended it."""
+        killed = _KILLED.search(self._complained().rpartition(_FIRST_FAILURE)[2])
+        if killed is None:
+            return None
+        what = f'rank {killed[1]} of leg "{self.name}" was killed by {killed[2]}; last stage: "{self._stage(int(killed[1]))}"'
+        return LabError(what, remedy=_TOO_LITTLE_MEMORY if killed[2] == "SIGKILL" else "")
 
     def _error(self, what: str, remedy: str) -> LabError:
         return LabError(f'leg "{self.name}" {what}; last stage: "{self._stage()}"', remedy=remedy, details=tuple(self._tail()))

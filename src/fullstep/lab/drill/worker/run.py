@@ -15,6 +15,7 @@ from fullstep.lab.drill.worker.differences import copy_of, largest_differences, 
 from fullstep.lab.drill.worker.memory import watched_memory
 from fullstep.lab.drill.worker.random_numbers import random_digests
 from fullstep.lab.drill.worker.training import Training
+from fullstep.lab.program.classes import faults_of_class
 from fullstep.resume import LoadError
 
 Say = Callable[[str], None]
@@ -34,7 +35,8 @@ def go_through(leg: Leg, run: Run, device: torch.device, say: Say, clock: dict[s
         what was seen, and the training as it ended
     """
     say(f"{run.name}: building the model")
-    training = Training(leg, run, device)
+    with faults_of_class(torch.nn.Module()):
+        training = Training(leg, run, device)
     clock.setdefault("built", time.time())
     seen: dict[str, Any] = {"name": run.name, "steps": {}, "digests": {}, "saves": [], "loaded": None, "checked_seconds": 0.0}
     first = 1

@@ -16,7 +16,6 @@ from fullstep.lab.drill.leg import Leg
 from fullstep.lab.drill.worker.raw_speed import raw_speed
 from fullstep.lab.drill.worker.run import go_through
 from fullstep.lab.drill.worker.training import Training
-from fullstep.lab.program.classes import faults_of_class
 
 
 def go_through_leg(leg: Leg, say: Callable[[str], None], clock: dict[str, float]) -> dict[str, Any]:
@@ -38,8 +37,7 @@ def go_through_leg(leg: Leg, say: Callable[[str], None], clock: dict[str, float]
     for run in leg.runs:
         training = None  # two models at once would take memory that nothing needs; wrapped ones refer to themselves
         gc.collect()
-        with faults_of_class(torch.nn.Module()):
-            seen, training = go_through(leg, run, device, say, clock)
+        seen, training = go_through(leg, run, device, say, clock)
         record["runs"].append(seen)
     if leg.exports and training is not None:
         from fullstep.lab.drill.worker.exported import export_and_read_back  # noqa: PLC0415 - few legs do
