@@ -30,21 +30,15 @@ class Training:
 
     def events(self) -> list[Event]:
         """What they said so far."""
-        lines = self.log.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return _events(self.log)
 
     def until(self, wanted: Callable[[Event], Any]) -> Event:
         """The first event of that kind, waited for."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while time.monotonic() < deadline:
-            over = self._nursery.are_over(self.pids)
-            for event in self.events():
-                if wanted(event):
-                    return event
-            if over:
-                break
-            time.sleep(0.005)
-        raise AssertionError(f"not seen in:\n{self.text()}")
+        return _until(self, wanted, self.over)
+
+    def over(self) -> bool:
+        """Whether all ranks have ended."""
+        return self._nursery.are_over(self.pids)
 
     def signal(self, number: signal.Signals, ranks: Sequence[int] | None = None) -> None:
         """To the trainers alone."""
@@ -158,3 +152,85 @@ def descendants(pid: int) -> Iterator[int]:
 def _send(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+class Torchrun:
+    """The same training under torchrun. Used as a context, it leaves nothing running.
+
+    Args:
+        folder: for its log, of this one alone
+        given: arguments of training.py
+        ranks: processes
+        faults: see faulty.py
+        options: of torchrun
+    """
+
+    def __init__(self, folder: Path, *given: object, ranks: int, faults: dict[str, Any], options: Sequence[str] = ()) -> None:
+        self._log = folder / "torchrun.log"
+        self._sign = f"FULLSTEP_TEST={folder}"
+        place = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "FAULTS": json.dumps(faults)}
+        place |= dict([tuple(self._sign.split("=", 1))])
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *options]
+        with self._log.open("wb") as log:
+            script = [str(HERE / "training.py"), *map(str, given)]
+            self._agent = subprocess.Popen([*command, *script], env=place, stdout=log, stderr=log, start_new_session=True)
+
+    def __enter__(self) -> Torchrun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while left := self.left():
+            for pid in left:
+                _send(pid, signal.SIGKILL)
+            self._agent.poll()
+            time.sleep(0.01)
+        self._agent.wait()
+
+    def left(self) -> list[int]:
+        """Whoever runs of it, however it was started: they all inherit a sign."""
+        return [int(path.name) for path in Path("/proc").glob("[0-9]*") if self._sign.encode() in _surroundings(path)]
+
+    def events(self) -> list[Event]:
+        """What they said so far."""
+        return _events(self._log)
+
+    def text(self) -> str:
+        """All that they printed."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def until(self, wanted: Callable[[Event], Any]) -> Event:
+        """The first event of that kind, waited for."""
+        return _until(self, wanted, lambda: self._agent.poll() is not None)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To torchrun itself."""
+        _send(self._agent.pid, number)
+
+    def ended(self) -> int:
+        """Its exit code, waited for."""
+        return self._agent.wait(timeout=DEADLINE_SECONDS)
+
+
+def _surroundings(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def _events(log: Path) -> list[Event]:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+def _until(training: Training | Torchrun, wanted: Callable[[Event], Any], over: Callable[[], bool]) -> Event:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        ended = over()
+        for event in training.events():
+            if wanted(event):
+                return event
+        if ended:
+            break
+        time.sleep(0.005)
+    raise AssertionError(f"not seen in:\n{training.text()}")
