@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from fullstep.lab.program.dtypes import DTYPES
 from fullstep.lab.program.method import adapted, checkpoint_activations
 from fullstep.lab.program.spread import Spread, spread
 from fullstep.lab.program.torch_optimizers import torch_optimizer
+from fullstep.lab.program.wide_products import products_of
 
 DROPPED = 0.1
 """where random numbers are asked for"""
@@ -42,12 +43,13 @@ class Program:
         """As it is called."""
         return self.spread.model
 
-    def forward_context(self) -> contextlib.AbstractContextManager[Any]:
-        """Around forward: autocast where the worksheet has it."""
+    @contextlib.contextmanager
+    def forward_context(self) -> Iterator[None]:
+        """Around forward: autocast where the worksheet has it, and products that this device can do."""
         precision = self.settings.precision
-        if not precision.autocast or precision.compute == "float32":
-            return contextlib.nullcontext()
-        return torch.autocast(self.device.type, dtype=DTYPES[precision.compute])
+        casts = precision.autocast and precision.compute != "float32"
+        with torch.autocast(self.device.type, dtype=DTYPES[precision.compute], enabled=casts), products_of(self.device):
+            yield
 
 
 def build_program(config: Mapping[str, Any], settings: Settings, device: torch.device, *, seed: int, dropout: bool, rate: float) -> Program:
