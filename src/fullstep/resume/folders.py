@@ -12,7 +12,8 @@ from fullstep.resume.manifest import MANIFEST, Manifest, read_manifest
 from fullstep.resume.places import Place
 
 _NAME = re.compile(r"step-(\d{8,})(?:\.(\d+))?")
-_MOST_TRIES = 1000
+_MOST_TRIES = 100
+"""others may make folders at the same time"""
 
 
 class Found(NamedTuple):
@@ -38,18 +39,20 @@ def folder_name(step: int, attempt: int = 0) -> str:
 
 
 def claim_folder(place: Place, step: int) -> str:
-    """A new folder for a checkpoint: one that is there is never written into, whoever left it.
+    """A new folder for a checkpoint: one that is there is never written into, whoever left it. Its number is above all of that step.
 
     Raises:
         SaveError: none can be made
     """
     try:
-        for attempt in range(_MOST_TRIES):
+        there = [int(match[2] or 0) for name in place.names() if (match := _NAME.fullmatch(name)) and int(match[1]) == step]
+        first = max(there, default=-1) + 1
+        for attempt in range(first, first + _MOST_TRIES):
             if place.claim(name := folder_name(step, attempt)):
                 return name
     except OSError as error:
         raise SaveError(f"{place.show(folder_name(step))} cannot be made: {error.strerror or error}", "Training was not touched.") from None
-    raise SaveError(f"{place.root} has {_MOST_TRIES} folders of step {step}", "Use a new folder for a new training.")
+    raise SaveError(f"{place.show(name)} is there, and the {_MOST_TRIES} before it", "Use a new folder for a new training.")
 
 
 def checkpoints_in(place: Place | str | Path) -> list[Found]:

@@ -52,8 +52,14 @@ class Loader:
             verify_seconds=0.0, load_seconds=load_seconds, apply_seconds=apply_seconds, rng=rng,
         )  # fmt: skip
 
-    def fill(self, folder: str, ranks: int, without: Collection[str], step: int = 0) -> tuple[float, float, Any]:
+    def fill(self, folder: str, ranks: int, without: Collection[str], step: int | None = None) -> tuple[float, float, Any]:
         """(Seconds of loading, seconds of applying, what became of the random numbers).
+
+        Args:
+            folder: to load
+            ranks: that saved it
+            without: parts that are left as they are
+            step: of the checkpoint; None: something else wrote it
 
         Raises:
             LoadError: it does not fit this training

@@ -135,8 +135,16 @@ class TrainingState:
         more = {name.partition(".")[0] for name in there} - {*self.names, UNTOUCHED}
         return faults + [f"{name} is in it, and this training has none" for name in sorted(more)]
 
-    def apply(self, state: Mapping[str, Any], step: int, without: Collection[str] = ()) -> Literal["restored", "new streams", "left out"]:
-        """Puts what was loaded into its places, random numbers last. Returns what became of these."""
+    def apply(
+        self, state: Mapping[str, Any], step: int | None, without: Collection[str] = ()
+    ) -> Literal["restored", "new streams", "left out"]:
+        """Puts what was loaded into its places, random numbers last. Returns what became of these.
+
+        Args:
+            state: as :meth:`to_load` gave it, filled
+            step: of the checkpoint; None: something else wrote it, and where it has no random numbers these stay as they are
+            without: parts that are left as they are
+        """
         own = self._kept_settings()
         optimizers = [] if self.optimizer is None else [self.optimizer]
         options = StateDictOptions(ignore_frozen_params=self._options.ignore_frozen_params, strict=False)  # to_load was strict
@@ -156,6 +164,8 @@ class TrainingState:
         if "rng" in state:
             set_rng_state(_unpacked(state["rng"][self._own]))
             return "restored"
+        if step is None:
+            return "left out"
         new_streams(step, self.rank, self.ranks)
         return "new streams"
 
