@@ -209,7 +209,7 @@ def started(name: str, ranks: int, leg: Path) -> Iterator[Tree]:
             complaints = stack.enter_context(TemporaryFile())
             process = subprocess.Popen(
                 command(ranks, leg), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, process_group=0,
-                env={**os.environ, **_ENVIRONMENT, _MARK: mark},
+                env={**os.environ, **_ENVIRONMENT, _MARK: mark, "TMPDIR": str(leg.parent)},  # torchrun that is killed leaves folders
             )  # fmt: skip
         except OSError as error:
             what = f"the processes of a drill cannot be started: {error.strerror or error}"
