@@ -12,11 +12,15 @@ TEST_READY := $(VENV)/.test-ready
 TORCH := torch==2.13.0
 CLASSES := transformers==5.23.0 peft==0.21.2 accelerate==1.15.0 numpy
 
+# What cannot even be imported without torch.
+WITHOUT_TORCH := $(addprefix --ignore=src/fullstep/,resume lab/program lab/trace/worker lab/drill/worker) \
+	$(addprefix --ignore=tests/,resume lab/program lab/trace/worker lab/drill/worker)
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help plan test test-quick test-slow lint accuracy bench bench-trace retrace docs clean
+.PHONY: help plan test test-quick test-slow lint accuracy bench bench-checkpoints bench-trace retrace docs clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +74,9 @@ accuracy: $(RUN_READY) ## score the estimates against published measurements and
 bench: $(RUN_READY) ## speed and memory of fullstep itself
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/python benchmarks/run.py
+
+bench-checkpoints: $(TEST_READY) ## saving and restoring beside what the same disk gives to plain writers and readers
+	@$(BIN)/python benchmarks/checkpoints.py
 
 bench-trace: $(TEST_READY) ## speed and memory of the tracer
 	@$(BIN)/python benchmarks/trace.py
