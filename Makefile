@@ -14,7 +14,7 @@ CLASSES := transformers==5.23.0 peft==0.21.2 accelerate==1.15.0 numpy
 
 # What cannot even be imported without torch.
 WITHOUT_TORCH := $(addprefix --ignore=src/fullstep/,resume lab/program lab/trace/worker lab/drill/worker) \
-	$(addprefix --ignore=tests/,resume lab/program lab/trace/worker lab/drill/worker)
+	$(addprefix --ignore=tests/,resume lab/program lab/trace/worker lab/drill/worker lab/small_models.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -23,7 +23,7 @@ export PIP_NO_INPUT := 1
 .PHONY: help plan test test-quick test-slow lint accuracy bench bench-checkpoints bench-trace retrace docs clean
 
 help: ## what can be made
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -58,9 +58,7 @@ test: $(TEST_READY) lint ## all checks and tests (what continuous integration ru
 	$(BIN)/pytest
 
 test-quick: $(QUICK_READY) ## the tests that need neither torch nor transformers
-	$(BIN)/pytest -m 'not real_classes' --ignore=src/fullstep/lab/trace/worker --ignore=tests/lab/trace/worker \
-		--ignore=src/fullstep/lab/program --ignore=tests/lab/program --ignore=tests/lab/small_models.py \
-		--ignore=src/fullstep/lab/drill/worker --ignore=tests/lab/drill/worker
+	$(BIN)/pytest -m 'not real_classes' $(WITHOUT_TORCH)
 
 test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives against the clock, launch files against the tools: minutes
 	EXAMPLES=2500 $(BIN)/pytest tests/physics/test_invariants.py
