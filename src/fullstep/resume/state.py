@@ -14,6 +14,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.optim import Optimizer
 
+from fullstep.resume.digests import digest_of
 from fullstep.resume.errors import LoadError
 from fullstep.resume.rng import new_streams, rng_state, set_rng_state
 
@@ -66,9 +67,9 @@ class TrainingState:
     def to_compare(self) -> dict[str, Any]:
         """The same, with values in place of their packed form."""
         state = self._tensors()
-        state["rng"] = {self._own: repr(rng_state())}
+        state["rng"] = {self._own: repr(_in_full(rng_state()))}
         for name, part in self.parts.items():
-            state[name] = {self._key(part): repr(part.state_dict())}
+            state[name] = {self._key(part): repr(_in_full(part.state_dict()))}
         return state
 
     @property
@@ -204,6 +205,23 @@ def _forget_moments(optimizer: Optimizer) -> None:
         for name, value in states.items():
             if isinstance(value, Tensor) and name != "step":
                 value.zero_()
+
+
+def _in_full(value: Any) -> Any:
+    """The same with digests in place of tensors and arrays, of which a text shows but the ends.
+
+    >>> _in_full({"b": (torch.zeros(2000),), "a": 1})[0], len(_in_full(torch.zeros(2000)))
+    (('a', 1), 64)
+    """
+    if isinstance(value, Tensor):
+        return digest_of(value)
+    if hasattr(value, "tobytes") and hasattr(value, "dtype"):
+        return str(value.dtype), value.shape, digest_of(value.tobytes())
+    if isinstance(value, Mapping):
+        return sorted(((str(key), _in_full(each)) for key, each in value.items()), key=lambda item: item[0])
+    if isinstance(value, (list, tuple)):
+        return [_in_full(each) for each in value]
+    return value
 
 
 def _packed(value: Any) -> bytes:
