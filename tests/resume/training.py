@@ -40,8 +40,10 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that each step takes longer")
     parser.add_argument("--go-on", action="store_true", help="after a save that failed")
     parser.add_argument("--no-close", action="store_true", help="end without close()")
+    parser.add_argument("--draws", action="store_true", help="each rank draws random numbers after each step, before it is saved")
     parser.add_argument("--no-save", action="store_true", help="never")
     parser.add_argument("--fault-at", type=int, default=-1, help="the faults happen while this step is saved")
+    parser.add_argument("--own-loader", action="store_true", help="each rank has a place of its own in the data")
     parser.add_argument("--digest-every", type=int, default=0, help="0: where it saves")
     return parser.parse_args(given)
 
@@ -105,6 +107,8 @@ def _train(wanted: argparse.Namespace) -> None:
 
     model, optimizer, scheduler = built(wanted.width, wanted.wrap)
     order = DataOrder(ROWS, 4, seed=1)
+    if wanted.own_loader:
+        order.same_on_all_ranks = False  # type: ignore[misc]
     checkpoints = Checkpoints(
         wanted.folder, model=model, optimizer=optimizer, scheduler=scheduler, loader=order, keep=wanted.keep, mode=wanted.mode,
         notice_seconds=wanted.notice,
@@ -115,10 +119,14 @@ def _train(wanted: argparse.Namespace) -> None:
     say(resumed=step, folder=loaded.folder if loaded else None, skipped=skipped, rng=loaded.rng if loaded else None)
     if step:
         say(step=step, digest=digest(checkpoints))
+        say(step=step, shared=digest(checkpoints, of_all_ranks=True))
     while step < wanted.steps:
         step += 1
         _step(step, model, (optimizer, scheduler), order, (checkpoints.rank, checkpoints.ranks))
         time.sleep(wanted.pause)
+        if wanted.draws:
+            say(step=step, shared=digest(checkpoints, of_all_ranks=True))
+            say_here(step=step, rank=checkpoints.rank, draws=_draws())
         stop = checkpoints.must_stop()
         due = (step % wanted.save_every == 0 or step == wanted.steps or stop) and not wanted.no_save
         if step % (wanted.digest_every or wanted.save_every) == 0 or due:
@@ -191,9 +199,17 @@ def _step(step: int, model: Any, optimizing: tuple[Any, Any], order: Any, who: t
     say(step=step, loss=whole.item(), lr=lr, rows=rows)
 
 
-def digest(checkpoints: Any) -> str:
-    """Of the whole state, in one."""
-    return hashlib.sha256(repr(sorted(checkpoints.digests().items())).encode()).hexdigest()[:16]
+def digest(checkpoints: Any, of_all_ranks: bool = False) -> str:
+    """Of the whole state, in one; or of what belongs to no single rank."""
+    found = sorted(item for item in checkpoints.digests().items() if not (of_all_ranks and ".rank" in item[0]))
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+
+
+def _draws() -> list[float]:
+    """Random numbers of this rank."""
+    import torch  # noqa: PLC0415
+
+    return [torch.rand(1).item(), random.random()]
 
 
 if __name__ == "__main__":
