@@ -201,7 +201,9 @@ class RemotePlace(Place):
         return sorted(name for name in found if name != _CLAIM)
 
     def put(self, folder: str, name: str, file: Path) -> None:
-        self._files.put_file(str(file), self._name(folder, name))
+        target = self._name(folder, name)
+        self._files.makedirs(posixpath.dirname(target), exist_ok=True)
+        self._files.put_file(str(file), target)
 
     def open(self, folder: str, name: str) -> IO[bytes]:
         stream: IO[bytes] = self._files.open(self._name(folder, name), "rb")
