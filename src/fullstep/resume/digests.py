@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,8 @@ from torch.distributed.tensor import DTensor
 def digests_of(state: Mapping[str, Any], group: dist.ProcessGroup | None = None) -> dict[str, str]:
     """From each tensor's and value's name to the SHA-256 of its dtype, shape and bytes. All ranks must call it.
 
-    Each tensor is put together on every rank for a moment, and digested by one of them.
+    A tensor that is divided among the ranks is put together on each of them for a moment, and digested by one. What they hold alike is
+    digested by all; where it is not alike, each rank's has an entry of its own, ``name@rank0`` and so on.
 
     Args:
         state: nested; sharded tensors are DTensors; a name that one rank alone has is digested there
@@ -24,17 +25,39 @@ def digests_of(state: Mapping[str, Any], group: dist.ProcessGroup | None = None)
     """
     ranks, rank = (1, 0) if group is None else (dist.get_world_size(group), dist.get_rank(group))
     found: dict[str, str] = {}
-    tensors = 0
+    divided = 0
     for name, value in _flat(state):
-        whole = value.full_tensor() if isinstance(value, DTensor) else value
-        if not isinstance(value, Tensor) or tensors % ranks == rank:
+        if not isinstance(value, DTensor):
+            found[name] = digest_of(value)
+            continue
+        whole = value.full_tensor()
+        if _is_replicated(value) or divided % ranks == rank:
             found[name] = digest_of(whole)
-        tensors += isinstance(value, Tensor)
+        divided += 1
     if group is None:
         return dict(sorted(found.items()))
     everywhere: list[dict[str, str]] = [{} for _ in range(ranks)]
     dist.all_gather_object(everywhere, found, group=group)
-    return dict(sorted((name, digest) for each in everywhere for name, digest in each.items()))
+    return dict(sorted(_merged(everywhere)))
+
+
+def _is_replicated(tensor: DTensor) -> bool:
+    """Over some of the ranks: their copies may have come apart."""
+    return any(placement.is_replicate() for placement in tensor.placements)
+
+
+def _merged(everywhere: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """Digests by name, those in which ranks differ under each rank's own.
+
+    >>> sorted(_merged([{"a": "1", "b": "2"}, {"a": "1", "b": "3"}]))
+    [('a', '1'), ('b@rank0', '2'), ('b@rank1', '3')]
+    """
+    for name in {name for each in everywhere for name in each}:
+        there = {rank: each[name] for rank, each in enumerate(everywhere) if name in each}
+        if len(set(there.values())) == 1:
+            yield name, next(iter(there.values()))
+        else:
+            yield from ((f"{name}@rank{rank}", digest) for rank, digest in there.items())
 
 
 def digest_of(value: Any) -> str:

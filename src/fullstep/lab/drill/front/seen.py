@@ -61,7 +61,7 @@ def seen_of(records: Sequence[Record]) -> dict[str, Seen]:
 
 
 def _step(parts: Sequence[Mapping[str, Any]]) -> Step:
-    """Losses are added up exactly, so that the order of the ranks makes no difference.
+    """Losses are added up exactly, so that the order of the ranks makes no difference; rates are told of each rank where they differ.
 
     >>> _step([{"losses": [1.0, 2.0], "rates": [0.1], "rows": [4, 5], "seconds": 1.0},
     ...        {"losses": [3.0, 6.0], "rates": [0.1], "rows": [6, 7], "seconds": 1.5}])
@@ -69,7 +69,9 @@ def _step(parts: Sequence[Mapping[str, Any]]) -> Step:
     """
     losses = [loss for part in parts for loss in part["losses"]]
     rows = tuple(row for part in parts for row in part["rows"])
-    return Step(math.fsum(losses) / len(losses), tuple(parts[0]["rates"]), rows, max(part["seconds"] for part in parts))
+    alike = all(part["rates"] == parts[0]["rates"] for part in parts)
+    rates = tuple(rate for part in (parts[:1] if alike else parts) for rate in part["rates"])
+    return Step(math.fsum(losses) / len(losses), rates, rows, max(part["seconds"] for part in parts))
 
 
 def _at(record: Mapping[str, Any], path: Sequence[str | int]) -> Any:
