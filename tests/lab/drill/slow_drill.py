@@ -97,4 +97,7 @@ def test_a_rank_that_hangs_ends_the_drill_with_4(tmp_path: Path) -> None:
         _, complaint = process.communicate(timeout=120)
     assert process.returncode == 4
     assert "said nothing for 20 s and was stopped" in complaint
+    until = time.monotonic() + 10
+    while Path(f"/proc/{stopped}").exists() and time.monotonic() < until:  # dead, until somebody has taken note
+        time.sleep(0.1)
     assert not Path(f"/proc/{stopped}").exists()
