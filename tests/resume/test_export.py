@@ -73,3 +73,14 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(SaveError, match="nothing is written over"):
         export_model(tmp_path / "out", nn.Linear(1, 1))
+
+
+def test_what_failed_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr("fullstep.resume.export.seal", fail)
+    with pytest.raises(SaveError, match="the disk is full"):
+        export_model(tmp_path / "out", nn.Linear(1, 1))
+    monkeypatch.undo()
+    export_model(tmp_path / "out", nn.Linear(1, 1))

@@ -106,13 +106,23 @@ def test_a_folder_that_was_not_sealed_is_passed_over_and_put_aside(tmp_path: Pat
     newest = sealed.newest()
     assert newest == str(tmp_path / "checkpoint-4")
     assert _same(_weights(_train(tmp_path, sealed, resume=newest)), uninterrupted)
-    assert _names(tmp_path) == ["checkpoint-4", "checkpoint-6", "incomplete-checkpoint-6"]
+    assert _names(tmp_path) == ["aside-checkpoint-6", "checkpoint-4", "checkpoint-6"]
     assert faults_of(tmp_path / "checkpoint-6") == []
 
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     _train(tmp_path, SealedCheckpoints(tmp_path, keep=1))
     assert _names(tmp_path) == ["checkpoint-6"]
+
+
+def test_what_cannot_be_taken_away_does_not_end_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("fullstep.resume.places.LocalPlace.remove", refuse)
+    _train(tmp_path, SealedCheckpoints(tmp_path, keep=1))
+    assert SealedCheckpoints(tmp_path).newest() == str(tmp_path / "checkpoint-6")
+    assert "older checkpoints could not be taken away" in caplog.text
 
 
 def test_a_signal_saves_the_step_and_ends_training(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from fullstep.resume.errors import SaveError
-from fullstep.resume.manifest import Manifest
+from fullstep.resume.manifest import MANIFEST, Manifest
 from fullstep.resume.places import Place
+from fullstep.resume.ranks import Ranks
 from fullstep.resume.sealed import seal
 
 _FILE = "model.safetensors"
@@ -48,22 +51,19 @@ def export_model(folder: str | Path, model: nn.Module, *, dtype: torch.dtype | N
     """
     place, name = _parts(folder)
     group = dist.new_group(backend="gloo") if dist.is_available() and dist.is_initialized() else None
-    rank = 0 if group is None else dist.get_rank()
+    try:
+        return _exported(place, name, model, dtype, Ranks(group))
+    finally:
+        if group is not None:
+            dist.destroy_process_group(group)
+
+
+def _exported(place: Place, name: str, model: nn.Module, dtype: torch.dtype | None, ranks: Ranks) -> Exported:
     begun = time.perf_counter()
     options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=hasattr(_bare(model), "peft_config"))
     state = {key: _cast(value, dtype) for key, value in get_model_state_dict(model, options=options).items()}
     gathered = time.perf_counter()
-    told: list[Any] = [None, None]
-    if rank == 0:
-        try:
-            told[0] = _write(place, name, _bare(model), state)
-        except (OSError, SaveError) as error:
-            told[1] = str(error)
-    if group is not None:
-        dist.broadcast_object_list(told, group_src=0, group=group)
-    if told[1] is not None:
-        raise SaveError(f"the model was not written to {place.show(name)}: {told[1]}")
-    manifest: Manifest = told[0]
+    manifest = ranks.from_first(partial(_write, place, name, _bare(model), state), SaveError)
     return Exported(
         folder=place.path(name), bytes=manifest.bytes, files=len(manifest.files) + 1,
         gather_seconds=gathered - begun, write_seconds=time.perf_counter() - gathered,
@@ -90,18 +90,27 @@ def _cast(value: Any, dtype: torch.dtype | None) -> Any:
 
 
 def _write(place: Place, name: str, model: nn.Module, state: dict[str, Any]) -> Manifest:
+    """On rank 0; what was written is gone again where it fails."""
     if not place.claim(name):
-        raise SaveError("it is there, and nothing is written over", "Name a new folder.")
-    manifest = Manifest(step=0, ranks=1, parts=("export",), files={}, versions={"torch": torch.__version__})
+        raise SaveError(f"{place.show(name)} is there, and nothing is written over", "Name a new folder.")
+    try:
+        _fill(place, name, model, state)
+        return seal(place, name, Manifest(step=0, ranks=1, parts=("export",), files={}, versions={"torch": torch.__version__}))
+    except BaseException:
+        with suppress(Exception):
+            place.remove(name, MANIFEST)
+        raise
+
+
+def _fill(place: Place, name: str, model: nn.Module, state: dict[str, Any]) -> None:
     if place.is_local:
         _write_files(Path(place.path(name)), model, state)
-        return seal(place, name, manifest)
+        return
     with tempfile.TemporaryDirectory(prefix="fullstep-export-") as room:
         _write_files(Path(room), model, state)
         for file in sorted(Path(room).rglob("*")):
             if file.is_file():
                 place.put(name, file.relative_to(room).as_posix(), file)
-        return seal(place, name, manifest)
 
 
 def _write_files(folder: Path, model: nn.Module, state: dict[str, Any]) -> None:

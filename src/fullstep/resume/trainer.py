@@ -18,6 +18,7 @@ import re
 import signal
 import time
 from collections.abc import Iterable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,13 @@ from transformers import TrainerCallback
 from fullstep.resume.errors import LoadError, SaveError
 from fullstep.resume.manifest import MANIFEST, Manifest, faults_of_files, read_manifest
 from fullstep.resume.places import Place
+from fullstep.resume.ranks import Ranks
 from fullstep.resume.sealed import seal
 from fullstep.resume.stopping import Notice, StopSignal
 
 _LOG = logging.getLogger("fullstep.resume")
 _NAME = re.compile(r"checkpoint-(\d+)")
-_INCOMPLETE = "incomplete-"
+_ASIDE = "aside-"
 _OPTIMIZER = ("optimizer.pt", "optimizer.bin", "optimizer_", "global_step")
 """beginnings of what holds its states: transformers, FSDP whole and in shards, DeepSpeed"""
 
@@ -57,6 +59,7 @@ class SealedCheckpoints(TrainerCallback):
         self._place, self._keep = Place.at(Path(folder)), keep
         self._notice_seconds, self._signals = notice_seconds, tuple(signals)
         self._stop: StopSignal | None = None
+        self._group: dist.ProcessGroup | None = None
         self._began = 0.0
         self._save_seconds: float | None = None
 
@@ -65,13 +68,7 @@ class SealedCheckpoints(TrainerCallback):
 
         It reads all of its files. Folders that are passed over are named in a warning.
         """
-        told: list[Any] = [None]
-        if _rank() == 0:
-            told[0] = self._newest()
-        if _ranks() > 1:
-            dist.broadcast_object_list(told, src=0)
-        found: str | None = told[0]
-        return found
+        return self._together().from_first(self._newest, LoadError)
 
     def _newest(self) -> str | None:
         for name in self._folders():
@@ -95,19 +92,26 @@ class SealedCheckpoints(TrainerCallback):
                 raise ValueError(f"{name} = {getattr(args, name)}: leave it unset; SealedCheckpoints(keep=...) keeps whole checkpoints")
         if Path(args.output_dir).absolute() != Path(self._place.root):
             raise ValueError(f"SealedCheckpoints is for {self._place.root}, and the Trainer writes to {args.output_dir}")
-        group = dist.new_group(backend="gloo") if _ranks() > 1 else None
-        self._stop = StopSignal(self._signals, self._notice_seconds, group)
-        if _rank() == 0:
-            for name in self._folders():
-                if int(name.rpartition("-")[2]) > state.global_step:
-                    self._put_aside(name)
-        _together()
+        ranks = self._together()
+        self._stop = StopSignal(self._signals, self._notice_seconds, self._group)
+        ranks.from_first(partial(self._make_way, state.global_step), SaveError)
+
+    def _together(self) -> Ranks:
+        """All ranks, who talk by a group of their own: the Trainer's may be one of GPUs."""
+        if self._group is None and dist.is_available() and dist.is_initialized():
+            self._group = dist.new_group(backend="gloo")
+        return Ranks(self._group)
+
+    def _make_way(self, step: int) -> None:
+        for name in self._folders():
+            if int(name.rpartition("-")[2]) > step:
+                self._put_aside(name)
 
     def _put_aside(self, name: str) -> None:
-        """Nothing is written into a folder that is there, and nothing is lost."""
+        """Nothing is written into a folder that is there, and nothing is lost: whoever wants its room takes it away by hand."""
         path = Path(self._place.path(name))
         number = 0
-        while (aside := path.with_name(f"{_INCOMPLETE}{name}" + (f".{number}" if number else ""))).exists():
+        while (aside := path.with_name(f"{_ASIDE}{name}" + (f".{number}" if number else ""))).exists():
             number += 1
         path.rename(aside)
         _LOG.warning("%s was put aside as %s: training begins before it", name, aside.name)
@@ -117,40 +121,48 @@ class SealedCheckpoints(TrainerCallback):
         assert self._stop is not None, "on_train_begin comes first"
         before = self._stop.agreed
         if self._stop.agree():
-            if not before and _rank() == 0:
+            if not before and self._together().rank == 0:
                 _LOG.warning("asked to stop: %s", self.notice)
             control.should_save = control.should_training_stop = True
         self._began = time.perf_counter()
         return control
 
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """It comes before the save of the same step, and is no part of it."""
+        self._began = time.perf_counter()
+
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Seals what the Trainer has just written, on rank 0 once every rank is here, and then takes older ones away."""
-        _together()
-        told: list[Any] = [None]
-        if _rank() == 0:
-            try:
-                self._seal(f"checkpoint-{state.global_step}", state.global_step)
-            except (OSError, SaveError) as error:
-                told[0] = str(error)
-        if _ranks() > 1:
-            dist.broadcast_object_list(told, src=0)
-        if told[0] is not None:
-            raise SaveError(f"checkpoint-{state.global_step} was not completed: {told[0]}", "The checkpoints before are as they were.")
+        ranks, name = self._together(), f"checkpoint-{state.global_step}"
+        ranks.share(None, SaveError)  # every rank has written its random numbers
+        ranks.from_first(partial(self._seal, name, state.global_step, ranks.count), SaveError)
+        if ranks.rank == 0:
+            self._make_room()
         self._save_seconds = time.perf_counter() - self._began
 
-    def _seal(self, name: str, step: int) -> None:
-        if missing := _missing(self._place.files(name), _ranks()):
-            raise SaveError(f"{', '.join(missing)} is not among its files")
+    def _seal(self, name: str, step: int, ranks: int) -> None:
+        if missing := _missing(self._place.files(name), ranks):
+            remedy = "The checkpoints before are as they were."
+            raise SaveError(f"{name} was not completed: {', '.join(missing)} is not among its files", remedy)
         versions = {"torch": torch.__version__, "transformers": version("transformers"), "fullstep": version("fullstep")}
-        seal(self._place, name, Manifest(step=step, ranks=_ranks(), parts=("trainer",), files={}, versions=versions))
-        whole = [each for each in self._folders() if self._place.has(each, MANIFEST)]
-        for each in whole[self._keep :]:
-            self._place.remove(each, MANIFEST)
+        seal(self._place, name, Manifest(step=step, ranks=ranks, parts=("trainer",), files={}, versions=versions))
+
+    def _make_room(self) -> None:
+        """The new one is complete whatever becomes of the old ones."""
+        try:
+            whole = [each for each in self._folders() if self._place.has(each, MANIFEST)]
+            for each in whole[self._keep :]:
+                self._place.remove(each, MANIFEST)
+        except OSError as error:
+            _LOG.warning("older checkpoints could not be taken away: %s", error)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Signals do again what they did."""
         if self._stop is not None:
             self._stop.close()
+        if self._group is not None:
+            dist.destroy_process_group(self._group)
+            self._group = None
 
     @property
     def notice(self) -> Notice | None:
@@ -170,16 +182,3 @@ def _missing(files: list[str], ranks: int) -> list[str]:
     needed = ["trainer_state.json", *streams, *(() if sharded else ("scheduler.pt",))]
     missing = [name for name in needed if name not in there]
     return missing + ([] if any(name.startswith(_OPTIMIZER) for name in files) else ["the optimizer"])
-
-
-def _rank() -> int:
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
-
-
-def _ranks() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def _together() -> None:
-    if _ranks() > 1:
-        dist.barrier()
