@@ -51,10 +51,13 @@ class Kills:
         truth: what it has to be
         seed: of the moments
         ranks: that train
+        spawns: see Nursery.start
     """
 
-    def __init__(self, nursery: Nursery, folder: Path, given: tuple[str, ...], *, truth: Truth, seed: int, ranks: int = 2) -> None:
-        self._nursery, self._folder, self._given, self._truth, self._ranks = nursery, folder, given, truth, ranks
+    def __init__(
+        self, nursery: Nursery, folder: Path, given: tuple[str, ...], *, truth: Truth, seed: int, ranks: int = 2, spawns: bool = False
+    ) -> None:
+        self._nursery, self._folder, self._given, self._truth, self._ranks, self._spawns = nursery, folder, given, truth, ranks, spawns
         self._chance = random.Random(seed)
         self.outcomes: Counter[str] = Counter()
 
@@ -84,7 +87,7 @@ class Kills:
     def _begin(self, steps: int, faults: dict[str, float]) -> Training:
         at_least = self._newest()
         given = (self._folder, *self._given, "--save-every", SAVE_EVERY, "--steps", steps)
-        training = self._nursery.start(*given, ranks=self._ranks, faults=faults)
+        training = self._nursery.start(*given, ranks=self._ranks, faults=faults, spawns=self._spawns)
         resumed = training.until(lambda event: "resumed" in event)
         if at_least is not None:
             assert resumed["resumed"] >= at_least.step  # an orphan may have saved a newer one meanwhile

@@ -166,6 +166,7 @@ class Torchrun:
     """
 
     def __init__(self, folder: Path, *given: object, ranks: int, faults: dict[str, Any], options: Sequence[str] = ()) -> None:
+        folder.mkdir(exist_ok=True)
         self._log = folder / "torchrun.log"
         self._sign = f"FULLSTEP_TEST={folder}"
         place = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "FAULTS": json.dumps(faults)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,9 +54,20 @@ WHY = {
 }  # fmt: skip
 
 
-def _two(folder: Path) -> list[dict[str, str]]:
+Saved = tuple[Path, list[dict[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """A folder with checkpoints of steps 1 and 2, and what was saved."""
+    folder = tmp_path_factory.mktemp("saved")
     training = Alone(folder)
-    return [training.saved(), training.saved()]
+    return folder, [training.saved(), training.saved()]
+
+
+def _two(folder: Path, saved: Saved) -> list[dict[str, str]]:
+    shutil.copytree(saved[0], folder, dirs_exist_ok=True)
+    return saved[1]
 
 
 def _goes_on_from_the_one_before(folder: Path, before: dict[str, str]) -> str:
@@ -70,8 +82,8 @@ def _goes_on_from_the_one_before(folder: Path, before: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__.strip("_"))
 @pytest.mark.parametrize("name", FILES)
-def test_is_found(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: Callable[[Path], None]) -> None:
-    before, _ = _two(tmp_path)
+def test_is_found(tmp_path: Path, saved: Saved, caplog: pytest.LogCaptureFixture, name: str, damage: Callable[[Path], None]) -> None:
+    before, _ = _two(tmp_path, saved)
     damage(tmp_path / "step-00000002" / name)
     why = _goes_on_from_the_one_before(tmp_path, before)
     assert f"step-00000002 is passed over: {why}" in caplog.text
@@ -81,8 +93,8 @@ def test_is_found(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, d
         assert WHY[damage.__name__].replace(DATA, name) in why
 
 
-def test_a_bit_of_any_byte(tmp_path: Path) -> None:
-    before, _ = _two(tmp_path)
+def test_a_bit_of_any_byte(tmp_path: Path, saved: Saved) -> None:
+    before, _ = _two(tmp_path, saved)
     chance = random.Random(0)
     for name in FILES:
         path = tmp_path / "step-00000002" / name
@@ -121,9 +133,9 @@ class _Marks:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_nothing_is_unpickled_before_it_is_verified(tmp_path: Path, name: str) -> None:
+def test_nothing_is_unpickled_before_it_is_verified(tmp_path: Path, saved: Saved, name: str) -> None:
     mark = tmp_path / "unpickled"
-    before, _ = _two(tmp_path / "runs")
+    before, _ = _two(tmp_path / "runs", saved)
     (tmp_path / "runs" / "step-00000002" / name).write_bytes(pickle.dumps(_Marks(mark)))
     _goes_on_from_the_one_before(tmp_path / "runs", before)
     assert not mark.exists()
@@ -131,9 +143,9 @@ def test_nothing_is_unpickled_before_it_is_verified(tmp_path: Path, name: str) -
     assert mark.exists()  # it would have shown
 
 
-def test_a_manifest_that_was_changed_is_not_believed(tmp_path: Path) -> None:
+def test_a_manifest_that_was_changed_is_not_believed(tmp_path: Path, saved: Saved) -> None:
     """Not even where the change fits: another step, or a file less."""
-    before, _ = _two(tmp_path)
+    before, _ = _two(tmp_path, saved)
     path = tmp_path / "step-00000002" / MANIFEST
     as_written = json.loads(path.read_text(encoding="utf-8"))
     for change in ({"step": 7}, {"ranks": 2}, {"files": {}}, {"parts": []}, {"schema": 2}, {"kind": "export"}, {"sha256": "0" * 64}):
@@ -144,16 +156,16 @@ def test_a_manifest_that_was_changed_is_not_believed(tmp_path: Path) -> None:
         assert MANIFEST in _goes_on_from_the_one_before(tmp_path, before)
 
 
-def test_a_folder_that_was_renamed_is_not_taken_for_another_step(tmp_path: Path) -> None:
-    before, _ = _two(tmp_path)
+def test_a_folder_that_was_renamed_is_not_taken_for_another_step(tmp_path: Path, saved: Saved) -> None:
+    before, _ = _two(tmp_path, saved)
     (tmp_path / "step-00000002").rename(tmp_path / "step-00000009")
     again = Alone(tmp_path)
     assert again.resume() == 1 and again.digests() == before
     assert again.checkpoints.loaded is not None and "holds step 2: it was renamed" in again.checkpoints.loaded.skipped[0][1]
 
 
-def test_foreign_files_do_no_harm(tmp_path: Path) -> None:
-    _, newest = _two(tmp_path)
+def test_foreign_files_do_no_harm(tmp_path: Path, saved: Saved) -> None:
+    _, newest = _two(tmp_path, saved)
     for path in (tmp_path, tmp_path / "step-00000002"):
         (path / "notes.txt").write_text("mine", encoding="utf-8")
         (path / "__9_0.distcp").write_bytes(b"x")
@@ -168,8 +180,8 @@ def test_foreign_files_do_no_harm(tmp_path: Path) -> None:
     assert "step-00000003" in folders(tmp_path) and (tmp_path / "notes.txt").exists() and (tmp_path / "step-2").exists()
 
 
-def test_a_step_that_is_asked_for_is_not_replaced_by_another(tmp_path: Path) -> None:
-    before, _ = _two(tmp_path)
+def test_a_step_that_is_asked_for_is_not_replaced_by_another(tmp_path: Path, saved: Saved) -> None:
+    before, _ = _two(tmp_path, saved)
     _flipped(tmp_path / "step-00000002" / DATA)
     again = Alone(tmp_path)
     with pytest.raises(LoadError, match=r"has no whole checkpoint of step 2; step-00000002: __0_0.distcp has other bytes"):
@@ -179,16 +191,16 @@ def test_a_step_that_is_asked_for_is_not_replaced_by_another(tmp_path: Path) -> 
     assert again.checkpoints.load(1) is not None and again.digests() == before
 
 
-def test_all_are_damaged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    _two(tmp_path)
+def test_all_are_damaged(tmp_path: Path, saved: Saved, caplog: pytest.LogCaptureFixture) -> None:
+    _two(tmp_path, saved)
     for name in folders(tmp_path):
         _cut(tmp_path / name / DATA)
     assert Alone(tmp_path).resume() == 0
     assert f"{tmp_path} has no whole checkpoint: training begins anew" in caplog.text
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, _ = _two(tmp_path)
+def test_a_file_that_cannot_be_read(tmp_path: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, _ = _two(tmp_path, saved)
     plain = LocalPlace.open
 
     def broken(place: LocalPlace, folder: str, name: str) -> object:
@@ -201,7 +213,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["__0_0.distcp", "__1_0.distcp"])
-def test_a_lost_shard_of_two(tmp_path: Path, nursery: Nursery, name: str) -> None:
+def test_a_lost_shard_of_two(tmp_path: Path, nursery: Nursery, name: str, saved) -> None:
     """Each rank reads a share of the files, and all learn what one of them found."""
     training = nursery.start(tmp_path / "runs", "--steps", 4, "--wrap", "ddp")
     assert training.ended() == [0, 0], training.text()

@@ -63,44 +63,29 @@ def test_it_is_said_that_the_time_does_not_suffice(tmp_path: Path, nursery: Nurs
     _goes_on(nursery, tmp_path / "runs", 3, _digests(training)[3])
 
 
-def test_torchrun_waits_no_longer_than_it_is_told(tmp_path: Path, nursery: Nursery) -> None:
+def test_torchrun_waits_as_long_as_it_is_told(tmp_path: Path, nursery: Nursery) -> None:
     """The launcher alone is told. It passes the signal on, and kills the ranks some seconds later: 30, or --shutdown-timeout."""
     gate = tmp_path / "gate"
-    given = (tmp_path / "runs", "--wrap", "ddp", "--save-every", 3, "--steps", ENDLESS, "--pause", 0.01, "--notice", 120)
+    given = ("--wrap", "ddp", "--save-every", 3, "--steps", ENDLESS, "--pause", 0.01, "--notice", 120)
+    hasty, patient = tmp_path / "hasty", tmp_path / "patient"
+    faults = {"waits_for": str(gate)}
     gate.touch()
-    with Torchrun(tmp_path, *given, ranks=1, faults={"waits_for": str(gate)}, options=("--shutdown-timeout", "1")) as training:
-        training.until(lambda event: event.get("step") == 6 and "staged" in event)
-        gate.unlink()
-        training.signal(signal.SIGTERM)
-        assert training.until(lambda event: event.get("saving") and event["step"] > 6)
-        assert training.ended() != 0  # before the gate was open
-    assert "stopped" not in training.text() and whole(tmp_path / "runs")[0] % 3 == 0
-    saved = whole(tmp_path / "runs")[0]
-    _goes_on(nursery, tmp_path / "runs", saved, _digests(training)[saved], ranks=1)
-
-
-def test_torchrun_that_waits_for_the_notice(tmp_path: Path, nursery: Nursery) -> None:
-    gate = tmp_path / "gate"
-    given = (tmp_path / "runs", "--wrap", "ddp", "--save-every", 3, "--steps", ENDLESS, "--pause", 0.01, "--notice", 120)
-    gate.touch()
-    with Torchrun(tmp_path, *given, ranks=1, faults={"waits_for": str(gate)}, options=("--shutdown-timeout", "115")) as training:
-        training.until(lambda event: event.get("step") == 6 and "staged" in event)
-        gate.unlink()
-        training.signal(signal.SIGTERM)
-        training.until(lambda event: event.get("saving") and event["step"] > 6)
-        time.sleep(1.5)  # longer than the launcher of the test above waits
+    with (
+        Torchrun(hasty, hasty / "runs", *given, ranks=1, faults=faults, options=("--shutdown-timeout", "1")) as killed,
+        Torchrun(patient, patient / "runs", *given, ranks=1, faults=faults, options=("--shutdown-timeout", "115")) as saved,
+    ):
+        for training in (killed, saved):
+            training.until(lambda event: event.get("step") == 6 and "staged" in event)
+        gate.unlink()  # from here on no save ends
+        for training in (killed, saved):
+            training.signal(signal.SIGTERM)
+            training.until(lambda event: event.get("saving") and event["step"] > 6)
+        assert killed.ended() != 0
         gate.touch()
-        training.ended()
-    (stopped,) = [event for event in training.events() if "stopped" in event]
-    assert stopped["suffices"] is True and whole(tmp_path / "runs")[0] == stopped["step"]
-    _goes_on(nursery, tmp_path / "runs", stopped["step"], _digests(training)[stopped["step"]], ranks=1)
-
-
-def test_torchrun_ends_the_others_when_a_rank_dies_in_a_save(tmp_path: Path, nursery: Nursery) -> None:
-    faults = {"dies_after": 2000, "on": [1], "while": str(tmp_path / "now")}
-    given = (tmp_path / "runs", "--wrap", "ddp", "--save-every", 2, "--steps", ENDLESS, "--fault-at", 4)
-    with Torchrun(tmp_path, *given, ranks=2, faults=faults) as training:
-        assert training.ended() != 0
-        assert training.left() == []
-    assert whole(tmp_path / "runs") == [2]
-    _goes_on(nursery, tmp_path / "runs", 2, _digests(training)[2])
+        saved.ended()
+    assert "stopped" not in killed.text()
+    newest = whole(hasty / "runs")[0]
+    _goes_on(nursery, hasty / "runs", newest, _digests(killed)[newest], ranks=1)
+    (stopped,) = [event for event in saved.events() if "stopped" in event]
+    assert stopped["suffices"] is True and whole(patient / "runs")[0] == stopped["step"]
+    _goes_on(nursery, patient / "runs", stopped["step"], _digests(saved)[stopped["step"]], ranks=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import time
@@ -105,9 +106,15 @@ class Checkpoints:
         In the other modes it returns when the state is staged; training may change it then. An upload still in flight is waited for: two
         at once would write over each other's staging memory.
 
+        Args:
+            step: after which it is
+            note: to find again in the manifest, as JSON has it
+
         Raises:
             SaveError: this save failed, or the one before that was in flight; checkpoints before are as they were
+            ValueError: the note cannot be written
         """
+        _require_json(note)
         begun = time.perf_counter()
         self._finish_before()
         waited = time.perf_counter()
@@ -144,6 +151,7 @@ class Checkpoints:
         if saved is None:
             return None
         self._save_seconds = saved.write_seconds + saved.state_seconds
+        self._damaged.discard(saved.folder)
         if self.rank == 0:
             try:
                 for name in make_room(self._place, self.keep, saved.folder, self._damaged):
@@ -250,6 +258,14 @@ class Checkpoints:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _require_json(note: Mapping[str, Any] | None) -> None:
+    """It is written last, when all else has been."""
+    try:
+        json.dumps(note)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"note: {error}") from None
 
 
 def _require_sound(keep: int, mode: str, extra: Mapping[str, Any]) -> None:

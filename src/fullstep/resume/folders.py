@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fullstep.resume.errors import LoadError, SaveError
 from fullstep.resume.manifest import MANIFEST, Manifest, read_manifest
-from fullstep.resume.places import Place
+from fullstep.resume.places import CLAIM, Place
 
 _NAME = re.compile(r"step-(\d{8,})(?:\.(\d+))?")
 _MOST_TRIES = 100
@@ -48,7 +48,7 @@ def claim_folder(place: Place, step: int) -> str:
         there = [int(match[2] or 0) for name in place.names() if (match := _NAME.fullmatch(name)) and int(match[1]) == step]
         first = max(there, default=-1) + 1
         for attempt in range(first, first + _MOST_TRIES):
-            if place.claim(name := folder_name(step, attempt)):
+            if place.claim(name := folder_name(step, attempt), marked=True):
                 return name
     except OSError as error:
         raise SaveError(f"{place.show(folder_name(step))} cannot be made: {error.strerror or error}", "Training was not touched.") from None
@@ -81,11 +81,16 @@ def _found(place: Place, name: str, step: int, attempt: int) -> Found:
     return Found(name, step, attempt, manifest)
 
 
+def _is_ours(place: Place, found: Found) -> bool:
+    """A save has begun it, or was killed between making it and marking it."""
+    return found.manifest is not None or place.has(found.folder, CLAIM) or not place.files(found.folder)
+
+
 def make_room(place: Place, keep: int, new: str, damaged: Collection[str] = ()) -> list[str]:
     """Takes away what the new checkpoint makes superfluous, once it is complete.
 
     Checkpoints beyond the newest ``keep``, and folders that are older than the new one and of saves that never ended, or damaged. What is
-    newer than the new one stays: it is of another run.
+    newer than the new one stays: it is of another run. So does what something else wrote.
 
     Args:
         place: of the checkpoints
@@ -102,7 +107,7 @@ def make_room(place: Place, keep: int, new: str, damaged: Collection[str] = ()) 
         return []
     older = [each for each in found if (each.step, each.attempt) < (this.step, this.attempt)]
     whole = [each for each in older if each.manifest is not None and each.folder not in damaged]
-    gone = [*whole[keep - 1 :], *(each for each in older if each not in whole)]
+    gone = [*whole[keep - 1 :], *(each for each in older if each not in whole and _is_ours(place, each))]
     for each in gone:
         place.remove(each.folder, MANIFEST)
     return [each.folder for each in gone]

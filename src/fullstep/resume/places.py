@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 _LOG = logging.getLogger("fullstep.resume")
-_CLAIM = ".claimed"
+CLAIM = ".claimed"
+"""an empty file in a folder that a save has begun: whoever takes folders away takes none that another program made"""
 _NO_SYNC_OF_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOSYS)
 
 
@@ -47,8 +48,12 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def claim(self, folder: str) -> bool:
+    def claim(self, folder: str, marked: bool = False) -> bool:
         """Makes a new folder; False: it is there.
+
+        Args:
+            folder: its name
+            marked: with the empty file CLAIM in it
 
         Raises:
             OSError: it cannot be made
@@ -60,7 +65,7 @@ class Place(ABC):
 
     @abstractmethod
     def files(self, folder: str) -> list[str]:
-        """Of a checkpoint, by name, those in folders below it among them."""
+        """Of a checkpoint, by name, those in folders below it among them; not CLAIM."""
 
     @abstractmethod
     def put(self, folder: str, name: str, file: Path) -> None:
@@ -108,12 +113,14 @@ class LocalPlace(Place):
         except FileNotFoundError:
             return []
 
-    def claim(self, folder: str) -> bool:
+    def claim(self, folder: str, marked: bool = False) -> bool:
         self._make_root()
         try:
             Path(self.path(folder)).mkdir()
         except FileExistsError:
             return False
+        if marked:
+            Path(self.path(folder), CLAIM).touch()
         _keep_names(self.root)
         return True
 
@@ -128,7 +135,7 @@ class LocalPlace(Place):
 
     def files(self, folder: str) -> list[str]:
         root = Path(self.path(folder))
-        return sorted(each.relative_to(root).as_posix() for each in root.rglob("*") if each.is_file())
+        return sorted(each.relative_to(root).as_posix() for each in root.rglob("*") if each.is_file() and each != root / CLAIM)
 
     def put(self, folder: str, name: str, file: Path) -> None:
         target = Path(self.path(folder), name)
@@ -181,13 +188,13 @@ class RemotePlace(Place):
             return []
         return [posixpath.basename(entry["name"].rstrip("/")) for entry in found if entry["type"] == "directory"]
 
-    def claim(self, folder: str) -> bool:
-        """Two at the same instant are not kept apart: an object store has no folder that only one can make."""
+    def claim(self, folder: str, marked: bool = False) -> bool:
+        """It is always marked: an object store has no empty folders. It keeps two at the same instant not apart, either."""
         self._files.invalidate_cache()
         if self._files.exists(self._name(folder)):
             return False
         self._files.makedirs(self._name(folder), exist_ok=True)
-        self._files.pipe_file(self._name(folder, _CLAIM), b"")  # an object store has no empty folders
+        self._files.pipe_file(self._name(folder, CLAIM), b"")
         return True
 
     def has(self, folder: str, name: str) -> bool:
@@ -198,7 +205,7 @@ class RemotePlace(Place):
         self._files.invalidate_cache()
         root = self._name(folder)
         found = (posixpath.relpath(name, root) for name in self._files.find(root))
-        return sorted(name for name in found if name != _CLAIM)
+        return sorted(name for name in found if name != CLAIM)
 
     def put(self, folder: str, name: str, file: Path) -> None:
         target = self._name(folder, name)

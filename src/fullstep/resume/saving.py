@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
@@ -52,6 +52,8 @@ class Saver:
         ranks: all of them, who talk by another group than saves do
     """
 
+    _in_process: ClassVar[Future[Metadata] | None] = None
+
     def __init__(self, place: Place, mode: Mode, group: dist.ProcessGroup | None, ranks: Ranks) -> None:
         self.place, self.mode, self._group, self._ranks = place, mode, group, ranks
         self._stager: DefaultStager | None = None
@@ -81,6 +83,7 @@ class Saver:
                 _complete(saved, metadata, time.perf_counter() - begun)
                 return
             kind = AsyncCheckpointerType.PROCESS if self.mode == "process" else AsyncCheckpointerType.THREAD
+            self._let_others_end()
             future = dcp.async_save(
                 state, storage_writer=writer, process_group=self._group, async_checkpointer_type=kind,
                 async_stager=self._staged(), no_dist=self._group is None,
@@ -90,9 +93,16 @@ class Saver:
         self._begun(saved, cast("Future[Metadata]", future))
 
     def _begun(self, saved: Saved, future: Future[Metadata]) -> None:
+        if self.mode == "process":
+            Saver._in_process = future
         ended: list[float] = []
         future.add_done_callback(lambda _: ended.append(time.perf_counter()))
         self._upload = _Upload(saved, future, time.perf_counter(), ended, atexit.register(partial(_tell_unwaited, future, saved)))
+
+    def _let_others_end(self) -> None:
+        """All Checkpoints of a trainer share its saving process, which would answer one with what it did for another."""
+        if self.mode == "process" and Saver._in_process is not None:
+            Saver._in_process.exception()
 
     def _staged(self) -> DefaultStager:
         """One for all saves: its memory is used again, which makes every save after the first stop training for a fraction of the time."""
@@ -138,10 +148,10 @@ class Saver:
     def _result(self) -> None:
         assert self._upload is not None
         saved, future, begun, ended, at_exit = self._upload
+        future.exception()  # whoever interrupts this wait may come again
         self._upload = None
         atexit.unregister(at_exit)
-        metadata = future.result()
-        _complete(saved, metadata, (ended[0] if ended else time.perf_counter()) - begun)
+        _complete(saved, future.result(), (ended[0] if ended else time.perf_counter()) - begun)
 
     def close(self) -> None:
         """Lets the staging memory go."""

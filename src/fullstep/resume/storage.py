@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,6 +100,28 @@ class _DigestedFiles(FileSystemBase):
         self._files.rm_file(path)
 
 
+class _WithoutSums:
+    """The archive's own sums, which nobody reads and which would take as long as writing, are off while any save writes."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = threading.Lock(), 0, True
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before, config.save.compute_crc32 = config.save.compute_crc32, False
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                config.save.compute_crc32 = self._before
+
+
+_WITHOUT_SUMS = _WithoutSums()
+
+
 class _Publishing:
     """What the writers below add to torch's: digests on the way, and the manifest after everything else."""
 
@@ -111,13 +134,8 @@ class _Publishing:
         self.fs = _DigestedFiles(self.fs, unbuffered=place.is_local)
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        before = config.save.compute_crc32
-        config.save.compute_crc32 = False  # the archive's own sums, which nobody reads: they would take as long as writing
-        try:
-            with _plain_errors():
-                results = super().write_data(plan, planner).wait()  # type: ignore[misc]
-        finally:
-            config.save.compute_crc32 = before
+        with _plain_errors(), _WITHOUT_SUMS:
+            results = super().write_data(plan, planner).wait()  # type: ignore[misc]
         stamped: Future[list[WriteResult]] = Future()
         stamped.set_result([replace(result, storage_data=self._stamp(result.storage_data)) for result in results])
         return stamped
