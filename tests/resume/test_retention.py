@@ -136,5 +136,5 @@ def test_a_damaged_one_does_not_count_among_those_that_are_kept(tmp_path: Path) 
 
 
 def test_at_least_one_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="keep = 0: at least 1"):
+    with pytest.raises(ValueError, match="keep = 0: a whole number, at least 1"):
         Alone(tmp_path, keep=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import signal
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +22,7 @@ from torch.optim import Optimizer
 
 from fullstep.resume.digests import digests_of
 from fullstep.resume.errors import LoadError, SaveError
-from fullstep.resume.folders import checkpoints_in, claim_folder, make_room
+from fullstep.resume.folders import checkpoints_in, claim_folder, make_room, starts_in
 from fullstep.resume.guarded_script import require_guarded_script
 from fullstep.resume.loading import Loader
 from fullstep.resume.manifest import MANIFEST, Manifest
@@ -41,6 +42,13 @@ class Checkpoints:
 
     A checkpoint is a new folder of ``torch.distributed.checkpoint`` files. It counts from the moment that its manifest is written, which is
     last: with the size and SHA-256 of each file. Loading reads all of that first, and takes the newest folder that is whole.
+
+    What goes wrong on one rank is an error on all of them. A rank that is killed is one at once; one whose machine is cut off, when gloo
+    gives up, which takes it 30 minutes. Training is not touched by a save that fails.
+
+    torchrun passes SIGTERM on to its ranks, and kills them 30 seconds later: where the notice is longer, start it with
+    ``--shutdown-timeout`` of nearly as many seconds. End a training with :meth:`close` or as a context: without, Python still waits for an
+    upload, but nobody is told of its failure but by a line in the log, and older checkpoints stay.
 
     Args:
         folder: a path that all ranks see, or a URL of fsspec
@@ -73,7 +81,7 @@ class Checkpoints:
         signals: Iterable[signal.Signals] = (signal.SIGTERM,),
     ) -> None:
         parts = {"scheduler": scheduler, "loader": loader, **(extra or {})}
-        _require_sound(keep, mode, extra or {})
+        _require_sound(keep, mode, optimizer, extra or {})
         self.keep = keep
         self._place = Place.at(folder)
         here = dist.is_available() and dist.is_initialized()
@@ -87,6 +95,7 @@ class Checkpoints:
         self._stop = StopSignal(signals, notice_seconds, self._talk)
         self._save_seconds: float | None = None
         self._damaged: set[str] = set()
+        self._starts: int | None = None
         self.loaded: Loaded | None = None
         """what the last load found"""
 
@@ -114,19 +123,27 @@ class Checkpoints:
             SaveError: this save failed, or the one before that was in flight; checkpoints before are as they were
             ValueError: the note cannot be written
         """
+        step = _whole_step(step)
         _require_json(note)
         begun = time.perf_counter()
         self._finish_before()
         waited = time.perf_counter()
-        folder = self._ranks.from_first(partial(claim_folder, self._place, step), SaveError)
+        folder, self._starts = self._ranks.from_first(partial(self._claim, step), SaveError)
         saved = Saved(step=step, folder=folder, mode=self.mode, waited_seconds=waited - begun)
         versions = {"torch": torch.__version__, "fullstep": version("fullstep")}
-        manifest = Manifest(step=step, ranks=self.ranks, parts=self._state.names, files={}, versions=versions, note=note or {})
+        parts = self._state.names
+        manifest = Manifest(
+            step=step, starts=self._starts, ranks=self.ranks, parts=parts, files={}, versions=versions, note=note or {}
+        )  # fmt: skip
         self._saver.start(self._state.to_save, saved, manifest, at_once=self._stop.agreed)
         saved.stall_seconds = time.perf_counter() - begun
         if saved.published:
             self._completed(saved)
         return saved
+
+    def _claim(self, step: int) -> tuple[str, int]:
+        folder = claim_folder(self._place, step)
+        return folder, self._starts if self._starts is not None else starts_in(checkpoints_in(self._place)) + 1
 
     def _finish_before(self) -> None:
         """When time is short, an upload that failed is no reason not to save again."""
@@ -188,7 +205,9 @@ class Checkpoints:
             raise ValueError(f"without = {sorted(unknown)}: allowed are {', '.join(LEFT_OUT)}")
         self.finish()
         skipped: list[tuple[str, str]] = []
-        for found in self._ranks.from_first(partial(checkpoints_in, self._place), LoadError):
+        there = self._ranks.from_first(partial(checkpoints_in, self._place), LoadError)
+        self._starts = starts_in(there) + 1
+        for found in there:
             if step is not None and found.step != step:
                 continue
             begun = time.perf_counter()
@@ -239,7 +258,7 @@ class Checkpoints:
     @property
     def notice(self) -> Notice | None:
         """How much time is left; None: nobody asked this rank to stop."""
-        return self._stop.notice(self._save_seconds)
+        return self._stop.notice(self._save_seconds, self._saver.seconds_under_way)
 
     def close(self) -> None:
         """Waits for the upload in flight, lets staging memory go, and gives signals back. One rank alone may call it.
@@ -252,6 +271,10 @@ class Checkpoints:
         finally:
             self._saver.close()
             self._stop.close()
+            for group in (self._talk, self._saving):
+                if group is not None and dist.is_initialized():
+                    dist.destroy_process_group(group)
+            self._talk = self._saving = None
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -260,17 +283,30 @@ class Checkpoints:
         self.close()
 
 
+def _whole_step(step: int) -> int:
+    """Of numpy or torch as well."""
+    try:
+        whole = operator.index(step)
+    except TypeError:
+        whole = -1
+    if whole < 0:
+        raise ValueError(f"step = {step!r}: a whole number from 0 on")
+    return whole
+
+
 def _require_json(note: Mapping[str, Any] | None) -> None:
     """It is written last, when all else has been."""
     try:
-        json.dumps(note)
+        json.dumps(dict(note or {}), sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"note: {error}") from None
 
 
-def _require_sound(keep: int, mode: str, extra: Mapping[str, Any]) -> None:
-    if keep < 1:
-        raise ValueError(f"keep = {keep}: at least 1, the newest")
+def _require_sound(keep: int, mode: str, optimizer: Optimizer | None, extra: Mapping[str, Any]) -> None:
+    if not isinstance(keep, int) or keep < 1:
+        raise ValueError(f"keep = {keep!r}: a whole number, at least 1, the newest")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("LBFGS has no states until it has stepped with its closure, so that none can be loaded: another optimizer")
     if mode not in ("sync", "thread", "process"):
         raise ValueError(f"mode = {mode!r}: allowed are sync, thread, process")
     if mode == "process" and not (dist.is_available() and dist.is_initialized()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,11 @@ class Found(NamedTuple):
     """None: it was not completed, or is damaged"""
     why: str = ""
     """there is no manifest"""
+
+    @property
+    def age(self) -> tuple[int, int, int]:
+        """What is later is greater: a training that went back to an earlier step is later than what it had saved beyond that."""
+        return (self.manifest.starts if self.manifest is not None else 0, self.step, self.attempt)
 
 
 def folder_name(step: int, attempt: int = 0) -> str:
@@ -68,7 +73,13 @@ def checkpoints_in(place: Place | str | Path) -> list[Found]:
         raise LoadError(f"{place.root} cannot be looked into: {error.strerror or error}") from None
     matches = [(name, match) for name in names if (match := _NAME.fullmatch(name))]
     found = [_found(place, name, int(match[1]), int(match[2] or 0)) for name, match in matches]
-    return sorted(found, key=lambda each: (each.step, each.attempt), reverse=True)
+    last = starts_in(found)
+    return sorted(found, key=lambda each: each.age if each.manifest is not None else (last, each.step, each.attempt), reverse=True)
+
+
+def starts_in(found: Iterable[Found]) -> int:
+    """How often training has begun or gone back there; 0: nothing whole is there."""
+    return max((each.manifest.starts for each in found if each.manifest is not None), default=0)
 
 
 def _found(place: Place, name: str, step: int, attempt: int) -> Found:
@@ -89,8 +100,8 @@ def _is_ours(place: Place, found: Found) -> bool:
 def make_room(place: Place, keep: int, new: str, damaged: Collection[str] = ()) -> list[str]:
     """Takes away what the new checkpoint makes superfluous, once it is complete.
 
-    Checkpoints beyond the newest ``keep``, and folders that are older than the new one and of saves that never ended, or damaged. What is
-    newer than the new one stays: it is of another run. So does what something else wrote.
+    Checkpoints beyond the newest ``keep``, and folders of earlier steps whose save never ended, or that are damaged. What is later than the
+    new one stays: it is of another run. So does what something else wrote.
 
     Args:
         place: of the checkpoints
@@ -105,7 +116,8 @@ def make_room(place: Place, keep: int, new: str, damaged: Collection[str] = ()) 
     this = next((each for each in found if each.folder == new), None)
     if this is None or this.manifest is None:
         return []
-    older = [each for each in found if (each.step, each.attempt) < (this.step, this.attempt)]
+    earlier = (this.step, this.attempt)
+    older = [each for each in found if (each.age < this.age if each.manifest is not None else (each.step, each.attempt) < earlier)]
     whole = [each for each in older if each.manifest is not None and each.folder not in damaged]
     gone = [*whole[keep - 1 :], *(each for each in older if each not in whole and _is_ours(place, each))]
     for each in gone:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.metadata import Metadata
 
 from fullstep.resume.errors import LoadError
 from fullstep.resume.manifest import Manifest, faults_of_files
@@ -16,7 +17,7 @@ from fullstep.resume.places import Place
 from fullstep.resume.ranks import FAILURES, Ranks, said
 from fullstep.resume.records import Loaded
 from fullstep.resume.state import TrainingState
-from fullstep.resume.storage import metadata_of, reader_of
+from fullstep.resume.storage import METADATA, metadata_of, reader_of, value_of
 
 _IN_PART = "The model is overwritten in part: build it anew before anything else."
 
@@ -36,6 +37,8 @@ class Loader:
 
     def faults(self, folder: str, manifest: Manifest) -> list[str]:
         """What is wrong with the files. Each rank reads a share of them; all learn what any of them found."""
+        if METADATA not in manifest.files:
+            return ["something else than a training was sealed in it"]
         mine = partial(faults_of_files, self._place, folder, manifest, lambda number: number % self._ranks.count == self._ranks.rank)
         found = self._ranks.share(self._ranks.together(mine, LoadError), LoadError)
         return [fault for each in found for fault in each]
@@ -82,4 +85,11 @@ class Loader:
         except Exception as error:
             what = f"{self._place.show(folder)} has no metadata that can be read: {said(error)}"
             raise LoadError(what, "Nothing was changed.") from error
-        return self._state.to_load(metadata, ranks)
+        return self._state.to_load(metadata, ranks, self._groups_in(folder, metadata))
+
+    def _groups_in(self, folder: str, metadata: Metadata) -> list[list[str]]:
+        """The names of the parameters in each group of the optimizer."""
+        groups: list[list[str]] = []
+        while (names := value_of(self._place, folder, metadata, f"optimizer.param_groups.{len(groups)}.params")) is not None:
+            groups.append(list(names))
+        return groups

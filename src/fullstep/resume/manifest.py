@@ -36,6 +36,8 @@ class Manifest:
     """that saved it"""
     parts: tuple[str, ...]
     """model, optimizer, scheduler, rng, loader and the names of what else was given"""
+    starts: int = 1
+    """so many times training had begun or gone back to a checkpoint in this place, before it saved this one"""
     files: Mapping[str, StoredFile]
     written: str = ""
     """time, UTC"""
@@ -60,6 +62,7 @@ def write_manifest(place: Place, folder: str, manifest: Manifest) -> None:
         "kind": _KIND,
         "schema": _SCHEMA,
         "step": manifest.step,
+        "starts": manifest.starts,
         "ranks": manifest.ranks,
         "parts": list(manifest.parts),
         "written": manifest.written,
@@ -91,7 +94,8 @@ def read_manifest(place: Place | str, folder: str) -> Manifest:
         if stated != _digest(body):
             raise LoadError(f"{place.show(folder)}/{MANIFEST} was changed after it was written")
         return Manifest(
-            step=body["step"], ranks=body["ranks"], parts=tuple(body["parts"]), written=body["written"], versions=body["versions"],
+            step=body["step"], starts=body["starts"], ranks=body["ranks"],
+            parts=tuple(body["parts"]), written=body["written"], versions=body["versions"],
             note=body["note"], files={name: StoredFile(**file) for name, file in body["files"].items()},
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -66,6 +66,11 @@ class Saver:
         """An upload has not been waited for."""
         return self._upload is not None
 
+    @property
+    def seconds_under_way(self) -> float | None:
+        """How long the upload in flight has taken until now; None: there is none, or it has ended."""
+        return None if self._upload is None or self._upload.ended else time.perf_counter() - self._upload.begun
+
     def start(self, collect: Callable[[], _State], saved: Saved, manifest: Manifest, at_once: bool) -> None:
         """Begins a save; in mode sync, or with ``at_once``, it is also over when this returns.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -96,12 +96,13 @@ class TrainingState:
         same = getattr(part, "same_on_all_ranks", isinstance(part, torch.optim.lr_scheduler.LRScheduler))
         return _ALL if same else self._own
 
-    def to_load(self, metadata: Metadata, ranks: int) -> dict[str, Any]:
+    def to_load(self, metadata: Metadata, ranks: int, groups: Sequence[Collection[str]] = ()) -> dict[str, Any]:
         """The state that a checkpoint fills; the live tensors are in it.
 
         Args:
             metadata: of the checkpoint
             ranks: that saved it
+            groups: names of the parameters in each group of the optimizer that was saved
 
         Raises:
             LoadError: it holds something else than this training; nothing was changed
@@ -110,7 +111,7 @@ class TrainingState:
         state = self._tensors(to_fill=True)
         there = metadata.state_dict_metadata
         _leave_out_unused(state, there)
-        faults = [*_faults_of_tensors(state, metadata), *self._add_parts(state, there, ranks)]
+        faults = [*_faults_of_groups(state, groups), *_faults_of_tensors(state, metadata), *self._add_parts(state, there, ranks)]
         if not faults:
             return state
         if untouched and self.optimizer is not None:
@@ -198,6 +199,18 @@ def _faults_of_tensors(state: Mapping[str, Any], metadata: Metadata) -> list[str
         elif there.properties.dtype != value.dtype:
             faults.append(f"{name} is {there.properties.dtype} in it, and {value.dtype} here")
     return faults
+
+
+def _faults_of_groups(state: Mapping[str, Any], saved: Sequence[Collection[str]]) -> list[str]:
+    """Groups are found again by their parameters: torch leaves one that it does not find without its settings, and without a word."""
+    mine = {frozenset(group["params"]) for group in state.get("optimizer", {}).get("param_groups", ())}
+    theirs = {frozenset(group) for group in saved}
+    if not saved or mine == theirs:
+        return []
+    here, there = frozenset().union(*mine), frozenset().union(*theirs)
+    faults = [f"{name} was not in its optimizer, and is in this one" for name in sorted(here - there)]
+    faults += [f"{name} was in its optimizer, and is not in this one" for name in sorted(there - here)]
+    return faults or ["the optimizer's groups are divided otherwise"]
 
 
 def _forget_moments(optimizer: Optimizer) -> None:

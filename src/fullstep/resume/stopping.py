@@ -20,17 +20,29 @@ class Notice(NamedTuple):
     """until the machine is gone, by what was stated"""
     save_seconds: float | None
     """what a save took before; None: there was none"""
+    under_way_seconds: float | None = None
+    """for which another one is written already, and has to end before; None: none is"""
+
+    @property
+    def needed_seconds(self) -> float | None:
+        """For the rest of the one under way, and a save after it; None: not known."""
+        if self.save_seconds is None:
+            return None
+        rest = 0.0 if self.under_way_seconds is None else max(0.0, self.save_seconds - self.under_way_seconds)
+        return rest + self.save_seconds
 
     @property
     def suffices(self) -> bool | None:
         """None: not known."""
-        return None if self.save_seconds is None else self.save_seconds <= self.seconds_left
+        return None if self.needed_seconds is None else self.needed_seconds <= self.seconds_left
 
     def __str__(self) -> str:
         left = f"{self.seconds_left:.0f} s until the machine is taken away"
-        if self.save_seconds is None:
+        if self.needed_seconds is None:
             return f"{left}; no save has been timed yet"
         took = f"{left}, and a save took {self.save_seconds:.1f} s"
+        if self.under_way_seconds is not None:
+            took += f", with one under way for {self.under_way_seconds:.1f} s"
         return took if self.suffices else f"{took}: it will not end in time"
 
 
@@ -76,9 +88,11 @@ class StopSignal:
             self._agreed = True
         return self._agreed
 
-    def notice(self, save_seconds: float | None) -> Notice | None:
+    def notice(self, save_seconds: float | None, under_way_seconds: float | None = None) -> Notice | None:
         """How much time is left; None: nobody asked."""
-        return None if self._came is None else Notice(self._came + self._notice_seconds - time.monotonic(), save_seconds)
+        if self._came is None:
+            return None
+        return Notice(self._came + self._notice_seconds - time.monotonic(), save_seconds, under_way_seconds)
 
     def close(self) -> None:
         """Signals do again what they did."""

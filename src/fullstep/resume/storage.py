@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import threading
 import time
@@ -11,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import torch
 from torch.distributed.checkpoint import FileSystemWriter
 from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, FsspecWriter
 from torch.distributed.checkpoint.filesystem import FileSystemBase, _StorageInfo
@@ -26,7 +28,7 @@ from fullstep.resume.ranks import said
 from fullstep.resume.reading import DirectReader
 from fullstep.resume.stream import DigestedStream, Written
 
-_METADATA = ".metadata"
+METADATA = ".metadata"
 
 
 @dataclass
@@ -153,7 +155,7 @@ class _Publishing:
         written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with _plain_errors():
             super().finish(metadata, plain)  # type: ignore[misc]
-            files[_METADATA] = StoredFile(*self.fs.written[f"{_METADATA}.tmp"][:2])
+            files[METADATA] = StoredFile(*self.fs.written[f"{METADATA}.tmp"][:2])
             write_manifest(Place.at(self._root), self._folder, replace(self._manifest, files=files, written=written))
         metadata.storage_data = Published(sum(file.bytes for file in files.values()), len(files) + 1, waited)
 
@@ -210,8 +212,18 @@ def reader_of(place: Place, folder: str) -> StorageReader:
     return DirectReader(place.path(folder)) if isinstance(place, LocalPlace) else FsspecReader(place.path(folder))
 
 
+def value_of(place: Place, folder: str, metadata: Metadata, name: str) -> Any:
+    """A plain value of a checkpoint by its name; None: it has none of that name."""
+    info = next((info for index, info in metadata.storage_data.items() if index.fqn == name), None)
+    if info is None:
+        return None
+    with place.open(folder, info.relative_path) as stream:
+        stream.seek(info.offset)
+        return torch.load(io.BytesIO(stream.read(info.length)), weights_only=True)
+
+
 def metadata_of(place: Place, folder: str) -> Metadata:
     """What torch's metadata says of a checkpoint whose files were verified."""
-    with place.open(folder, _METADATA) as stream:
+    with place.open(folder, METADATA) as stream:
         metadata: Metadata = pickle.load(stream)
     return metadata
