@@ -8,6 +8,7 @@ from typing import Any
 from fullstep import __version__
 from fullstep.ledger.command_drill import CommandDrill, ComparedStep
 from fullstep.report.checkpoint_text import sized
+from fullstep.report.json import finite
 from fullstep.report.paper import Paper
 
 _VERDICTS = {"passed": "Passed", "failed": "FAILED", "undecided": "Not decided", "void": "Void"}
@@ -53,8 +54,7 @@ def _differs(step: ComparedStep) -> bool:
 
 def command_drill_as_dict(drilled: CommandDrill) -> dict[str, Any]:
     """Sizes in bytes, times in seconds; an infinite difference is null."""
-    found = drilled._asdict()
-    for name in ("largest_difference", "difference_before_kill"):
-        found[name] = found[name] if found[name] != float("inf") else None
-    found["compared"] = [each._asdict() for each in drilled.compared]
-    return {"schema": 1, "fullstep": __version__, "evidence": "measured", "worksheet": None, **found}
+    compared = [each._asdict() for each in drilled.compared]
+    said = {"schema": 1, "fullstep": __version__, "evidence": "measured", "worksheet": None, **drilled._asdict(), "compared": compared}
+    found: dict[str, Any] = finite(said)
+    return found

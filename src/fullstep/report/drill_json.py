@@ -7,6 +7,7 @@ from typing import Any
 from fullstep import __version__
 from fullstep.job import Settings
 from fullstep.ledger.drill import Drill, DrillElsewhere, DrillLoad
+from fullstep.report.json import finite
 
 
 def drill_as_dict(settings: Settings, drill: Drill, command: list[str]) -> dict[str, Any]:
@@ -17,7 +18,7 @@ def drill_as_dict(settings: Settings, drill: Drill, command: list[str]) -> dict[
         drill: what was seen
         command: that made it, as it was typed
     """
-    return {
+    found: dict[str, Any] = finite({
         "schema": 1,
         "fullstep": __version__,
         "evidence": "measured",
@@ -43,7 +44,8 @@ def drill_as_dict(settings: Settings, drill: Drill, command: list[str]) -> dict[
         "command": command,
         "folder": drill.folder,
         "seconds": drill.seconds,
-    }  # fmt: skip
+    })  # fmt: skip
+    return found
 
 
 def failed_as_dict(leg: str, what: str) -> dict[str, Any]:

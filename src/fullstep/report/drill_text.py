@@ -107,7 +107,7 @@ def _predicted_size(drill: Drill) -> str:
 def _correct(drill: Drill) -> str:
     if drill.verdict != "passed":
         return {"failed": "NO", "void": "not proven"}[drill.verdict]
-    return "within rounding" if drill.reason else "bit for bit"
+    return "bit for bit" if drill.checks[0].holds else "within rounding"
 
 
 def _save_words(drill: Drill) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -101,6 +102,19 @@ def dump_rows(value: dict[str, Any], rows: str) -> str:
     others = _lean({key: each for key, each in value.items() if key != rows})
     entries = ",\n".join(map(_lean, value[rows]))
     return f'{others[:-1]},"{rows}":[\n{entries}\n]}}'
+
+
+def finite(value: Any) -> Any:
+    """The same with null in place of numbers that JSON does not have.
+
+    >>> finite({"a": [1.5, float("inf")], "b": (float("nan"), "inf")})
+    {'a': [1.5, None], 'b': [None, 'inf']}
+    """
+    if isinstance(value, dict):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def dump(value: dict[str, Any]) -> str:

@@ -68,7 +68,7 @@ def test_two_trainings_that_go_on_decide_whether_bits_can_be_asked_for() -> None
     [
         ("scheduler", resumed(loaded={"scheduler.all": "x"}, rates={6: (1.0,)})),
         ("rng", resumed(loaded={"rng.rank0": "x"}, loss={4: 6.5})),
-        ("moments", resumed(loaded={"optimizer.w": "x"}, end="other")),
+        ("moments", resumed(loaded={"optimizer.state.w": "x"}, end="other")),
         ("loader", resumed(loaded={"loader.all": "x"}, rows={4: (1, 2)})),
     ],
 )
@@ -83,6 +83,23 @@ def test_what_shows_is_noticed_and_what_does_not_makes_the_drill_void(part: str,
         verdict, reason = judge.verdict_of(judge.resumption_checks(truth(), resumed()), [noticed, missed])
         assert verdict == "void"
         assert missed.found in reason
+
+
+def test_where_bits_cannot_be_asked_for_the_state_after_loading_has_to_show_it() -> None:
+    within = resumed(loaded={"optimizer.state.w": "x"})
+    assert judge.control("moments", truth(exact=False), within).caught is True
+    assert judge.control("moments", truth(exact=True), within).caught is False
+    assert judge.control("rng", truth(exact=False), within).caught is False
+
+
+def test_where_the_gate_lets_a_fault_pass_losses_decide_nothing() -> None:
+    seen = resumed("elsewhere", loss={5: 6.5 * (1 + 1e-7)})
+    checks = judge.elsewhere_checks(truth(exact=False), seen, GATE.limit / 2)
+    assert [check.what for check in checks if check.holds is None] == ["losses"]
+    verdict, reason = judge.verdict_of(checks, [])
+    assert (verdict, reason.startswith("bit for bit; elsewhere by the state after loading alone")) == ("passed", True)
+    wrong = judge.elsewhere_checks(truth(exact=False), resumed("elsewhere", loss={5: 7.5}), GATE.limit / 2)
+    assert judge.verdict_of(wrong, [])[0] == "failed"
 
 
 def test_a_part_that_is_not_there_is_not_missed() -> None:
@@ -100,7 +117,7 @@ def test_a_failure_outranks_a_void_and_names_its_first_reason() -> None:
 
 def test_elsewhere_random_numbers_are_left_out_and_nothing_else() -> None:
     def wrong(seen: Seen) -> list[str]:
-        return [check.what for check in judge.elsewhere_checks(truth(exact=False), seen) if not check.holds]
+        return [check.what for check in judge.elsewhere_checks(truth(exact=False), seen, 2.6e-5) if not check.holds]
 
     assert wrong(resumed("elsewhere", loaded={"rng.rank0": "x", "rng.rank1": "y"}, end="other", loss={5: 6.5 * (1 + 1e-7)})) == []
     assert wrong(resumed("elsewhere", loaded={"model.w": "x"})) == ["state after loading"]

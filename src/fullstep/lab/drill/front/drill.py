@@ -23,6 +23,7 @@ Progress = Callable[[str], None]
 SEED = 20_260_101
 WARM_UP_STEP, SAVED_AT, STEPS_AFTER = 1, 3, 4
 """the first save is not timed; after the second one at least three steps, since a lost scheduler shows in the third"""
+WHOLE = "nothing left out"
 _EPOCHS = 2
 """the order of rows begins anew on the way"""
 
@@ -137,11 +138,15 @@ def run_drill(wanted: Wanted, progress: Progress = lambda _: None) -> Drill:
 
 
 def _control_runs(wanted: Wanted, last: int) -> list[Run]:
-    """Trainings with something left out; and, to compare those elsewhere with, one that differs from them by rounding alone."""
+    """Trainings with something left out, and after them one with nothing left out: what shows in it is the leg's and not the part's.
+
+    Then, to compare those elsewhere with, one on the old ranks, and one with the mildest fault.
+    """
     runs = [
         Run(f"without {part}", last, resumes=True, without=(part,), digest_at=(last,))
         for part in judge.PARTS if judge.has_part(part, wanted.settings)
     ]  # fmt: skip
+    runs.append(Run(WHOLE, last, resumes=True, digest_at=(last,)))
     if wanted.elsewhere is not None:
         runs.append(Run("reference", last, resumes=True, plain=True, keeps_end=True, digest_at=(last,)))
         runs.append(Run("rounded", last, resumes=True, plain=True, rounds_state=True, digest_at=(last,)))
@@ -154,7 +159,7 @@ def _judged(legs: _Legs, seconds: float) -> Drill:
     gate = judge.gate_of(wanted.settings, plain=False)
     twice = judge.control_of_control(seen["uninterrupted"], seen["saving"], wanted.saved_at, gate)
     truth = judge.Truth(seen["uninterrupted"], saved, wanted.saved_at, twice.holds is True, gate)
-    checks = [twice, *judge.resumption_checks(truth, seen["resumed"])]
+    checks = [twice, *judge.resumption_checks(truth, seen["resumed"]), *judge.resumption_checks(truth, seen[WHOLE])]
     controls = [judge.control(part, truth, seen.get(f"without {part}")) for part in judge.PARTS]
     moved, more = _elsewhere(legs, wanted.elsewhere) if wanted.elsewhere is not None else (None, [])
     checks += more
@@ -183,9 +188,10 @@ def _elsewhere(legs: _Legs, elsewhere: Elsewhere) -> tuple[DrillElsewhere, list[
     gate = judge.gate_of(wanted.settings, plain=True)
     moved, reference = seen["elsewhere"], seen["reference"]
     saved = seen["saving"].digests[f"saved {wanted.saved_at}"]
-    checks = judge.elsewhere_checks(judge.Truth(reference, saved, wanted.saved_at, False, gate), moved)
-    differences = moved.ranks[0]["differences"]
     mildest = judge.loss_difference(reference, seen["rounded"])
+    truth = judge.Truth(reference, saved, wanted.saved_at, exact=False, gate=gate)
+    checks = judge.elsewhere_checks(truth, moved, mildest)
+    differences = moved.ranks[0]["differences"]
     summed = "over ranks and rows" if elsewhere.ranks != wanted.ranks else "of gradients"
     why = f"sums {summed} are made in another order"
     found = DrillElsewhere(

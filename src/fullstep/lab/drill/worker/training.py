@@ -21,8 +21,8 @@ from fullstep.lab.program.real import Program, build_program
 from fullstep.resume import Checkpoints, DataOrder
 
 RATE = 1e-3
-_SPREAD = 0.01
-"""by how much a random number changes the weight of a loss"""
+_SPREAD = 0.5
+"""by how much a random number changes the weight of a loss: far more than rounding, also of bfloat16"""
 KEPT_END = "end"
 """folder of the last state that another one is compared with"""
 
