@@ -60,6 +60,7 @@ def _print_table(found: dict[str, Any]) -> None:
         ("stall, thread", times["thread"], f"{times['thread'] / save:.0%} of the save", "at most 20 %"),
         ("stall, process", times["process"], f"{times['process'] / save:.0%} of the save", "at most 20 %"),
         ("raw read", read, "", ""),
+        ("load with torch's own reader, cold", times["load with torch"], f"{read / times['load with torch']:.2f} x of raw read", ""),
         ("load, cold", times["load"], f"{read / times['load']:.2f} x of raw read", "at least 0.80"),
         ("verifying digests, cold", times["verify"], f"{read / times['verify']:.2f} x of raw read", ""),
         ("verifying, then loading", times["verify and load"], f"{read / times['verify and load']:.2f} x of raw read", ""),
@@ -195,7 +196,11 @@ class _Bench:
 
         model, optimizer = get_state_dict(self._model, self._optimizer)
         state = {"model": model, "optimizer": optimizer}
-        self._timed("load", lambda: dcp.load(state, checkpoint_id=self._room / "sync" / loaded.folder))
+        folder = self._room / "sync" / loaded.folder
+        self._timed("load with torch", lambda: dcp.load(state, checkpoint_id=folder))
+        self._drop()
+        reader = import_module("fullstep.resume.reading").DirectReader(folder)
+        self._timed("load", lambda: dcp.load(state, storage_reader=reader))
 
     def _read_raw(self) -> None:
         buffer = bytearray(_BLOCK)

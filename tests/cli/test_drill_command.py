@@ -44,7 +44,8 @@ def test_files_are_kept_where_that_is_asked_for(tmp_path: Path, capsys: pytest.C
 
 
 def test_arguments_for_the_start_after_the_kill(capsys: pytest.CaptureFixture[str]) -> None:
-    program = "import sys; [print('step', n, 'loss', 9 - n) for n in range(3 if 'again' in sys.argv[1:] else 1, 8)]"
+    slow = "__import__('time').sleep(0.1)"
+    program = f"import sys; [(print('step', n, 'loss', 9 - n), {slow}) for n in range(3 if 'again' in sys.argv[1:] else 1, 8)]"
     assert main(["drill", "--restart-with", "'again' {CHECKPOINT_DIR}", "--kill-after", "3", "--", sys.executable, "-c", program]) == 0
     assert "went on at step 3" in capsys.readouterr().out
 
@@ -58,6 +59,8 @@ def test_arguments_for_the_start_after_the_kill(capsys: pytest.CaptureFixture[st
         (["--", "no-such-program-here"], '"no-such-program-here": No such file'),
         (["--loss-pattern", "(", "--", "x"], "--loss-pattern"),
         (["--restart-with", "'", "--", "x"], "--restart-with"),
+        (["--to", "s3://bucket/x", "--", "x"], "--to"),
+        (["--silent-seconds", "nan", "--", "x"], "--silent-seconds"),
         (["--to", "/proc/nowhere", "--", "x"], "a folder that can be written"),
     ],
 )

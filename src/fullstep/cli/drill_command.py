@@ -57,6 +57,10 @@ def _require_command(arguments: argparse.Namespace) -> None:
     faults = []
     if not arguments.command:
         faults.append(Fault("command line", "nothing after --", "a program and its arguments", "fullstep drill -- torchrun train.py"))
+    if not arguments.silent_seconds > 0:
+        faults.append(Fault("--silent-seconds", f"{arguments.silent_seconds:g}", "more than 0"))
+    if arguments.to is not None and "://" in arguments.to:
+        faults.append(Fault("--to", f'"{arguments.to[:80]}"', "a folder", "A command finds its checkpoints' folder in CHECKPOINT_DIR."))
     if states_anything(arguments):
         faults.append(Fault("command line", "a worksheet, or keys of one, and a command after --", "one of the two"))
     stated = [f"--{name.replace('_', '-')}" for name in _OF_WORKSHEETS if getattr(arguments, name)]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fullstep.errors import InputError, LabError
-from fullstep.lab.drill.command.drill import Trial, difference, drill_command
+from fullstep.lab.drill.command.drill import Trial, _verdict_of_losses, difference, drill_command
 from fullstep.lab.drill.command.log import Logged, logged_in, pattern_of
-from fullstep.lab.drill.command.run import run_command
+from fullstep.lab.drill.command.run import CommandRun, run_command
 from fullstep.ledger.command_drill import CommandDrill
 
 _TRAINING = str(Path(__file__).with_name("training.py"))
@@ -55,6 +55,28 @@ def test_a_training_that_differs_from_itself_is_not_decided(tmp_path: Path) -> N
 
 def test_too_few_steps_to_compare_prove_nothing(tmp_path: Path) -> None:
     assert _drill(tmp_path, "nothing", kill_after=9).verdict == "void"  # it goes on at step 9
+
+
+@pytest.mark.parametrize("lost", ["flat", "nan"])
+def test_losses_that_stand_still_after_resuming_prove_nothing(tmp_path: Path, lost: str) -> None:
+    found = _drill(tmp_path, lost)
+    assert (found.verdict, "another state would not show" in found.reason) == ("void", True)
+
+
+def test_a_command_that_ends_before_it_is_killed(tmp_path: Path) -> None:
+    program = "import sys; [print('step', n, 'loss', 9 - n) for n in range(1, 9)]"
+    with pytest.raises(InputError, match="ended before it could be killed"):
+        _drill(tmp_path, "", command=(sys.executable, "-c", program))
+
+
+def test_far_above_what_it_differs_by_from_itself_is_a_failure() -> None:
+    def run(*losses: float) -> CommandRun:
+        return CommandRun({float(step): [str(loss)] for step, loss in enumerate(losses, 1)}, 0)
+
+    whole, again = run(5, 4, 3, 2, 1), run(5, 4, 3, 2, 1.5)
+    assert _verdict_of_losses(whole, again, 0.33, 2e-6)[0] == "failed"
+    assert _verdict_of_losses(whole, again, 1e-5, 2e-6)[0] == "undecided"
+    assert _verdict_of_losses(whole, again, 1e-7, 0.0)[0] == "passed"
 
 
 def test_losses_that_never_change_prove_nothing(tmp_path: Path) -> None:
@@ -117,6 +139,18 @@ def _is_running(process: int) -> bool:
     return state != "Z"
 
 
+def test_one_that_hangs_after_the_kill_has_failed(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib, sys, time\n"
+        "again = pathlib.Path(os.environ['CHECKPOINT_DIR'], 'x')\n"
+        "time.sleep(600 if again.exists() else 0)\nagain.touch()\n"
+        "[(print('step', n, 'loss', 9 - n), time.sleep(0.1)) for n in range(1, 9)]"
+    )
+    trial = Trial((sys.executable, "-c", program), (), 3, None, 3.0)
+    found = drill_command(trial, tmp_path, lambda _: None)
+    assert (found.verdict, "printed nothing for 3 s" in found.reason) == ("failed", True)
+
+
 def test_a_command_that_hangs_is_stopped() -> None:
     begun = time.monotonic()
     with pytest.raises(LabError, match="printed nothing for 1 s"):
@@ -138,6 +172,12 @@ def test_a_command_that_hangs_is_stopped() -> None:
         ("loss", None),
         ("step 3 loss nan", Logged(3, "nan")),
         ("{" * 2000, None),
+        ("step 1 " * 20_000, None),
+        ("step 5 eval loss 3.0", None),
+        ("step 3 loss -inf", Logged(3, "-inf")),
+        ("step 3 loss: 1.25, lr 1", Logged(3, "1.25")),
+        ("step 3 loss 1,25", Logged(3, "1")),
+        ("{'step': 3, 'loss': 'none'}", None),
     ],
 )
 def test_lines(line: str, found: Logged | None) -> None:
@@ -146,6 +186,9 @@ def test_lines(line: str, found: Logged | None) -> None:
 
 def test_a_pattern_of_the_user() -> None:
     assert logged_in(" 1|20|Loss: 2.28", pattern_of(r"\|(?P<step>\d+)\|Loss: (?P<loss>\S+)")) == Logged(20, "2.28")
+    assert logged_in("step 3 loss 0.9, lr 1", pattern_of(r"step (?P<step>\d+) loss (?P<loss>\S+)")) == Logged(3, "0.9")
+    assert logged_in("step 3 loss much", pattern_of(r"step (?P<step>\d+) loss (?P<loss>\S+)")) is None
+    assert logged_in("step 3", pattern_of(r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?")) is None
     for bad in ("(", r"(?P<step>\d+)"):
         with pytest.raises(InputError, match="--loss-pattern"):
             pattern_of(bad)
@@ -154,3 +197,4 @@ def test_a_pattern_of_the_user() -> None:
 def test_ranks_may_print_in_any_order() -> None:
     assert difference(["1.5", "2.5"], ["2.5", "1.5"]) == 0
     assert difference(["1.5", "2.5"], ["2.5"]) == float("inf")
+    assert difference(["9.999999", "5.0"], ["10.0", "5.0"]) < 2e-7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import sys
@@ -32,7 +33,8 @@ def main() -> None:
         state["step"] += 1
         state["moment"] = 0.9 * state["moment"] + state["weight"] + draw.random()
         state["weight"] -= 0.01 * state["moment"]
-        loss = 1.0 if lost == "constant" else state["weight"] ** 2
+        loss = 1.0 if lost == "constant" or (lost == "flat" and state["step"] > 4) else state["weight"] ** 2
+        loss = math.nan if lost == "nan" and state["step"] > 4 else loss
         print(json.dumps({"step": state["step"], "loss": loss}))
         time.sleep(0.02)
         if state["step"] % 2 == 0:

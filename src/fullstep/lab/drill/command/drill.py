@@ -16,6 +16,10 @@ FOLDER = "CHECKPOINT_DIR"
 """environment variable, and in braces a part of the command: a new folder for the checkpoints of each trial"""
 GATE = 1e-6
 """relative: rounding of float32 sums stays below it, and faults that were tried above (docs/checkpoints.md)"""
+_HUNG = 124
+"""what the command timeout returns for one that it stopped"""
+_FAR = 10
+"""a difference of so many times what the program differs by from itself is no accident"""
 LEAST_STEPS = 3
 """a lost scheduler or lost moments change nothing in the first steps"""
 
@@ -49,10 +53,13 @@ def drill_command(trial: Trial, room: Path, progress: Callable[[str], None]) -> 
     folder = room / "killed"
     last = trial.kill_after if trial.kill_after is not None else _middle(list(whole.losses))
     killed = _run(trial, folder, f"run that is killed after step {last:g}", progress, kill_after=last)
-    if killed.status is not None:
-        found = f"step {last:g}, which it ended before"
-        raise InputError(Fault("--kill-after", found, f"a step that is logged before {whole.last_step:g}"))
-    again = _run(trial, folder, "run that goes on", progress, more=trial.restart_with, may_fail=True)
+    if killed.status is not None or killed.last_step == whole.last_step:
+        found = f"step {last:g}, after which the command ended before it could be killed"
+        raise InputError(Fault("--kill-after", found, "a step well before the end, of a training that takes a while"))
+    try:
+        again = _run(trial, folder, "run that goes on", progress, more=trial.restart_with, may_fail=True)
+    except LabError as error:
+        again = CommandRun(status=_HUNG, tail=(error.what,))
     return _judged(trial, folder, whole, killed, again)
 
 
@@ -139,12 +146,17 @@ def _verdict_of_losses(whole: CommandRun, again: CommandRun, largest: float, noi
     if len(again.losses) < LEAST_STEPS:
         why = f"only {len(again.losses)} steps can be compared: lost moments or a lost scheduler may show later"
         return "void", why, "Kill it earlier (--kill-after), or let it run longer."
+    seen = {tuple(whole.losses[step]) for step in again.losses}
+    if len(seen) < LEAST_STEPS or not all(math.isfinite(float(loss)) for losses in seen for loss in losses):
+        why = f"the losses after resuming take only {len(seen)} values, or are no numbers: another state would not show in them"
+        return "void", why, "Log more digits, kill it earlier (--kill-after), or see why the loss does not move."
     if largest <= GATE:
         return "passed", _equal(whole, again), ""
-    if noise > GATE:
+    if largest <= max(GATE, _FAR * noise):
         why = f"losses differ by {largest:.1e} after resuming, and already by {noise:.1e} between two runs before any kill"
         return "undecided", why, "Fix all seeds and use deterministic algorithms."
-    why = f"losses differ by {largest:.1e} after resuming; before the kill two runs were the same"
+    before = f"by {noise:.1e}" if noise else "in nothing"
+    why = f"losses differ by {largest:.1e} after resuming; before the kill two runs differed {before}"
     return "failed", why, "It should log each step: a mean over several differs where the first of them was not repeated."
 
 
@@ -171,7 +183,8 @@ def difference(one: Sequence[str], other: Sequence[str]) -> float:
     """
     if len(one) != len(other):
         return math.inf
-    return max((_relative(float(a), float(b)) for a, b in zip(sorted(one), sorted(other), strict=True)), default=0.0)
+    pairs = zip(sorted(map(float, one)), sorted(map(float, other)), strict=True)
+    return max((_relative(a, b) for a, b in pairs), default=0.0)
 
 
 def _relative(one: float, other: float) -> float:

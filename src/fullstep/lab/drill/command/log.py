@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,10 +12,11 @@ from typing import Any, NamedTuple
 from fullstep.errors import Fault, InputError
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
-_PLAIN = re.compile(
-    rf"\b(?:step|global_step|iteration|iter)\b\W{{0,4}}(?P<step>\d+)\b.*?\b(?:train_)?loss\b\W{{0,4}}?(?P<loss>{_NUMBER})\b", re.IGNORECASE
-)
+_NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)"
+_STEP = re.compile(r"\b(?:step|global_step|iteration|iter)\b\W{0,4}(?P<step>\d{1,15})\b", re.IGNORECASE)
+_LOSS = re.compile(rf"\b(?<!eval )(?<!eval_)(?:train_)?loss\b[^\w.+-]{{0,4}}(?P<loss>{_NUMBER})(?![\w])", re.IGNORECASE)
+_LONGEST_LINE = 4000
+"""a line with a loss is shorter"""
 _STEPS = ("step", "global_step", "iteration", "iter", "epoch")
 """where a table says how far training is; transformers prints epochs alone"""
 _LOSSES = ("loss", "train_loss", "train/loss")
@@ -62,23 +64,29 @@ def logged_in(line: str, pattern: re.Pattern[str] | None = None) -> Logged | Non
     >>> logged_in("eval_loss 2 at step 3") is None
     True
     """
+    if len(line) > _LONGEST_LINE:
+        return None
     text = _COLOURS.sub("", line)
     if pattern is not None:
-        return _by_pattern(pattern, text)
+        own = pattern.search(text)
+        return None if own is None else _logged(own["step"], own["loss"])
     start = text.find("{")
     if start >= 0 and (found := _in_table(_table(text[start:].strip()))) is not None:
         return found
-    return _by_pattern(_PLAIN, text)
+    step = _STEP.search(text)
+    loss = None if step is None else _LOSS.search(text, step.end())
+    return None if step is None or loss is None else _logged(step["step"], loss["loss"])
 
 
-def _by_pattern(pattern: re.Pattern[str], text: str) -> Logged | None:
-    found = pattern.search(text)
-    if found is None:
-        return None
+def _logged(step: Any, loss: Any) -> Logged | None:
+    """Where both are numbers; a loss may end with what separates it from the next text."""
     try:
-        return Logged(float(found["step"]), found["loss"])
+        shown = str(loss).strip().rstrip(",;|")
+        float(shown)
+        number = float(step)
     except (TypeError, ValueError):
         return None
+    return Logged(number, shown) if math.isfinite(number) else None
 
 
 def _table(text: str) -> Mapping[str, Any]:
@@ -99,7 +107,4 @@ def _in_table(table: Mapping[str, Any]) -> Logged | None:
         return None
     step = next((table[name] for name in _STEPS if name in table), None)
     loss = next((table[name] for name in _LOSSES if name in table), None)
-    try:
-        return None if step is None or loss is None else Logged(float(step), str(loss) if float(loss) is not None else "")
-    except (TypeError, ValueError):
-        return None
+    return _logged(step, loss)
