@@ -14,7 +14,7 @@ from pathlib import Path
 def main() -> None:
     steps, lost = int(sys.argv[1]), sys.argv[2]
     folder = Path(os.environ["CHECKPOINT_DIR"])
-    draw = random.Random(None if lost == "seed" else 7)
+    draw = random.Random(folder.name if lost == "seed" else 7)  # each of the two trainings has a folder of its own
     state = {"step": 0, "weight": 5.0, "moment": 0.0}
     file = folder / "state.json"
     if file.exists() and lost != "everything":
