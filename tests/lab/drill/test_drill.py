@@ -80,7 +80,7 @@ def test_a_drill_of_two_ranks_that_goes_on_with_one(job: list[str], tmp_path: Pa
     found = json.loads(done.stdout)
     assert found["verdict"] == "passed"
     assert [each["caught"] for each in found["controls"]] == [True] * 4
-    assert {check["leg"] for check in found["checks"]} == {"uninterrupted", "resumed", "elsewhere"}
+    assert {check["leg"] for check in found["checks"]} == {"uninterrupted", "resumed", "nothing left out", "elsewhere"}
     assert all(check["holds"] for check in found["checks"])
     assert abs(found["predicted"]["measured_over_predicted_less_one"]) < 0.01
     elsewhere = found["elsewhere"]
