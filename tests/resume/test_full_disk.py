@@ -14,7 +14,7 @@ import pytest
 from alone import Alone, folders, whole
 from processes import Nursery
 
-from fullstep.resume import LoadError, SaveError, loading, places, storage
+from fullstep.resume import LoadError, SaveError, checkpoints, loading, places, storage
 
 pytestmark = [pytest.mark.real_classes, pytest.mark.filterwarnings("ignore::UserWarning:torch")]
 MIB = 1 << 20
@@ -160,6 +160,24 @@ def test_a_folder_that_vanishes_during_a_save(tmp_path: Path, monkeypatch: pytes
     assert folders(tmp_path / "runs") == ["step-00000001"]  # nor was it made again behind everybody's back
     again = Alone(tmp_path / "runs")
     assert again.resume() == 1 and again.digests() == before
+
+
+@pytest.mark.parametrize("mode", ["sync", "thread"])
+def test_a_folder_that_vanishes_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Torch would make it again: on a machine whose disk is gone, somewhere else than where it was claimed."""
+    plain = checkpoints.claim_folder
+
+    def vanished(place: Any, step: int) -> str:
+        name = plain(place, step)
+        shutil.rmtree(place.path(name))
+        return name
+
+    monkeypatch.setattr(checkpoints, "claim_folder", vanished)
+    training = Alone(tmp_path / "runs", mode=mode)
+    training.train()
+    error = _ends(training.save, training)
+    assert "step 1 was not saved" in error.what and "No such file or directory" in error.what
+    assert folders(tmp_path / "runs") == []
 
 
 def test_a_place_that_vanishes_is_made_anew_and_that_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

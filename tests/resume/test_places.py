@@ -41,6 +41,18 @@ def test_a_folder_is_claimed_once(place: Place) -> None:
     assert place.files("one") == []
 
 
+def test_a_store_that_has_no_empty_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As object stores have none: a folder is there when a file of it is."""
+    files = pytest.importorskip("fsspec").filesystem("memory")
+    place = Place.at("memory://stored")
+    monkeypatch.setattr(files, "makedirs", lambda *_, **__: None)
+    monkeypatch.setattr(files, "exists", lambda path: bool(files.find(path)))
+    assert place.claim("one") and not place.claim("one")
+    assert place.names() == ["one"] and place.files("one") == []
+    place.remove("one", "manifest")
+    assert place.names() == []
+
+
 def test_files(place: Place, tmp_path: Path) -> None:
     place.claim("one")
     assert not place.has("one", "a")

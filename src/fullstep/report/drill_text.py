@@ -107,7 +107,8 @@ def _predicted_size(drill: Drill) -> str:
 def _correct(drill: Drill) -> str:
     if drill.verdict != "passed":
         return {"failed": "NO", "void": "not proven"}[drill.verdict]
-    return "bit for bit" if drill.checks[0].holds else "within rounding"
+    undecided = any(check.leg == "uninterrupted" and check.holds is None for check in drill.checks)
+    return "within rounding" if undecided else "bit for bit"
 
 
 def _save_words(drill: Drill) -> str:

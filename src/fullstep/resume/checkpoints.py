@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import operator
 import signal
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -20,17 +18,17 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
+from fullstep.resume.arguments import require_json, require_sound, whole_step
 from fullstep.resume.digests import digests_of
 from fullstep.resume.errors import LoadError, SaveError
 from fullstep.resume.folders import checkpoints_in, claim_folder, make_room, starts_in
-from fullstep.resume.guarded_script import require_guarded_script
 from fullstep.resume.loading import Loader
 from fullstep.resume.manifest import MANIFEST, Manifest
 from fullstep.resume.places import Place
 from fullstep.resume.ranks import Ranks, said
 from fullstep.resume.records import Loaded, Mode, Saved
 from fullstep.resume.saving import Saver
-from fullstep.resume.state import LEFT_OUT, UNTOUCHED, TrainingState
+from fullstep.resume.state import LEFT_OUT, TrainingState
 from fullstep.resume.stopping import Notice, StopSignal
 
 _LOG = logging.getLogger("fullstep.resume")
@@ -81,7 +79,7 @@ class Checkpoints:
         signals: Iterable[signal.Signals] = (signal.SIGTERM,),
     ) -> None:
         parts = {"scheduler": scheduler, "loader": loader, **(extra or {})}
-        _require_sound(keep, mode, optimizer, extra or {})
+        require_sound(keep, mode, optimizer, extra or {})
         self.keep = keep
         self._place = Place.at(folder)
         here = dist.is_available() and dist.is_initialized()
@@ -123,8 +121,8 @@ class Checkpoints:
             SaveError: this save failed, or the one before that was in flight; checkpoints before are as they were
             ValueError: the note cannot be written
         """
-        step = _whole_step(step)
-        _require_json(note)
+        step = whole_step(step)
+        require_json(note)
         begun = time.perf_counter()
         self._finish_before()
         waited = time.perf_counter()
@@ -281,42 +279,6 @@ class Checkpoints:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _whole_step(step: int) -> int:
-    """Of numpy or torch as well."""
-    try:
-        whole = operator.index(step)
-    except TypeError:
-        whole = -1
-    if whole < 0:
-        raise ValueError(f"step = {step!r}: a whole number from 0 on")
-    return whole
-
-
-def _require_json(note: Mapping[str, Any] | None) -> None:
-    """It is written last, when all else has been."""
-    try:
-        json.dumps(dict(note or {}), sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"note: {error}") from None
-
-
-def _require_sound(keep: int, mode: str, optimizer: Optimizer | None, extra: Mapping[str, Any]) -> None:
-    if not isinstance(keep, int) or keep < 1:
-        raise ValueError(f"keep = {keep!r}: a whole number, at least 1, the newest")
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError("LBFGS has no states until it has stepped with its closure, so that none can be loaded: another optimizer")
-    if mode not in ("sync", "thread", "process"):
-        raise ValueError(f"mode = {mode!r}: allowed are sync, thread, process")
-    if mode == "process" and not (dist.is_available() and dist.is_initialized()):
-        raise ValueError("mode = 'process' needs torch.distributed: start it by torchrun, with one process or more")
-    if mode == "process":
-        require_guarded_script()
-    if taken := {"model", "optimizer", "scheduler", "loader", "rng", UNTOUCHED} & set(extra):
-        raise ValueError(f"extra = {sorted(taken)}: these names are taken")
-    if dotted := [name for name in extra if "." in name]:
-        raise ValueError(f"extra = {dotted}: a name has no dot")
 
 
 __all__ = ["MANIFEST", "Checkpoints"]
