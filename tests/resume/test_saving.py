@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import warnings
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch.utils.serialization import config
 
 from fullstep.resume import Checkpoints, LoadError, SaveError, read_manifest, storage
 from fullstep.resume.places import LocalPlace
+from fullstep.resume.ranks import Ranks
+from fullstep.resume.saving import Saver
 
 pytestmark = [pytest.mark.real_classes, pytest.mark.filterwarnings("ignore::UserWarning:torch")]
 MODES = pytest.mark.parametrize("mode", ["sync", "thread"])
@@ -167,6 +170,19 @@ def test_two_at_once_in_folders_of_their_own(tmp_path: Path) -> None:
     assert whole(tmp_path / "last") == whole(tmp_path / "best") == [2, 1]
     with pytest.raises(LoadError, match="is not in it"):
         Alone(tmp_path / "best").resume()
+
+
+def test_those_that_share_a_saving_process_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch has one for each trainer: asked twice at once, it would answer one with what it did for the other."""
+    uploading: Future[Any] = Future()
+    monkeypatch.setattr(Saver, "_in_process", uploading)
+    other, went_on = Saver(LocalPlace(tmp_path), "process", None, Ranks(None)), threading.Event()
+    thread = threading.Thread(target=lambda: (other._let_others_end(), went_on.set()))
+    thread.start()
+    assert not went_on.wait(0.1)
+    uploading.set_exception(RuntimeError("which is told to whoever began it"))
+    thread.join(60.0)
+    assert went_on.is_set()
 
 
 def test_the_manifest_is_read_by_people(tmp_path: Path) -> None:
