@@ -206,7 +206,7 @@ def test_of_real_ranks(tmp_path: Path, nursery: Nursery, mode: str) -> None:
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_end_without_close(tmp_path: Path, nursery: Nursery, mode: str, fails: bool) -> None:
     """Python waits for the upload as it ends. What became of it is said, and so that close() would have told more."""
-    faults = {"slow_write": 0.002, **({"full_after": 10_000} if fails else {})}
+    faults = {"slow_write": 0.001, **({"full_after": 10_000} if fails else {})}
     given = (tmp_path / "runs", "--mode", mode, "--wrap", "ddp", "--width", 200, "--save-every", 2, "--steps", 2, "--no-close")
     training = nursery.start(*given, ranks=1, faults=faults)
     assert training.ended() == [0], training.text()
