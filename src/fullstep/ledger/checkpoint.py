@@ -16,6 +16,9 @@ Content = Literal[
     "settings", "container",
 ]  # fmt: skip
 Suffices = Literal["suffices", "does_not_suffice", "unknown"]
+IntervalBoundBy = Literal["work_that_may_be_lost", "upload", "unknown"]
+"""what decides how far apart saves come. upload: of an asynchronous save, which takes more than half of the work that may be lost. unknown:
+asynchronous saves to storage whose rate is not stated"""
 
 
 class CheckpointPart(NamedTuple):
@@ -27,17 +30,19 @@ class CheckpointPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInterval:
-    """How often to save, by the work that may be lost and by failures [s]."""
+    """How often to save so that no more work is lost than may be, and how often would lose least to failures [s]."""
 
     seconds: float
     """what the run is timed and billed with"""
-    lost_at_most_seconds: float
-    """of work, when a failure comes at the worst moment; more than is wanted where the storage is too slow for it"""
+    lost_at_most_seconds: float | None
+    """of work, when a failure comes at the worst moment; more than is wanted where ``bound_by`` is upload, None where it is unknown"""
+    bound_by: IntervalBoundBy
     least_loss_seconds: Bounds | None
     """by which saves and failures of hardware together cost least (Daly); None: what a save takes is not known"""
     mean_between_failures_seconds: Bounds
     """of hardware, of all GPUs together; not of machines that are taken away"""
-    bound_by: Literal["work_that_may_be_lost", "failures", "unknown"]
+    least_loss_is_shorter: bool | None
+    """than ``seconds``: saving more often would lose less; None: as before"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,8 @@ class StorageNeed:
     write_bytes_per_second_per_node: float
     read_bytes_per_second_per_node: float
     disk_bytes_per_node: float
+    unstated: tuple[str, ...]
+    """keys of the worksheet without which the verdict is not known"""
     sentence: str
     """what does not suffice and what would; empty where nothing is short"""
 

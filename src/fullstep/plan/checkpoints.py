@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, floor, log10
-from typing import Literal
+from typing import NamedTuple
 
 from fullstep.cost.interruption import daly_interval_seconds
 from fullstep.evidence import Evidence
 from fullstep.job import Job
 from fullstep.ledger import Caution, Checkpoint, CheckpointInterval, Container, StorageNeed, Suffices
+from fullstep.ledger.checkpoint import IntervalBoundBy
 from fullstep.physics.checkpointing import (
     Written,
     export_bytes,
@@ -28,11 +28,11 @@ from fullstep.physics.checkpointing.pace import (
     writing_nodes,
 )
 from fullstep.physics.checkpointing.staging import saving_host_bytes
-from fullstep.quantities import GB, Bounds
+from fullstep.plan.storage_words import rate_words, size_words
+from fullstep.quantities import Bounds
 
 _MINUTE = 60.0
 _NEAR = 1 + 1e-9
-_ROUNDING = 1e-6
 
 
 def size_checkpoint(job: Job, container: Container | None = None) -> Checkpoint:
@@ -73,7 +73,7 @@ def size_checkpoint(job: Job, container: Container | None = None) -> Checkpoint:
 
 
 def interval_of(job: Job, saved: Written) -> CheckpointInterval:
-    """How often to save, and which of two limits is the shorter: the work that may be lost, or what loses least to failures of hardware.
+    """How often to save: by the work that may be lost, or by the upload where that takes longer; and what would lose least to failures.
 
     Hardware alone fails rarely: 8 GPUs some 6,300 hours apart. Machines that are taken away are the bill's matter.
 
@@ -84,16 +84,39 @@ def interval_of(job: Job, saved: Written) -> CheckpointInterval:
     gpus = job.machine.gpus * job.machine.nodes
     between = Bounds(*(hours / gpus for hours in figure("gpu_hours_per_failure").value))
     chosen, stall = interval_seconds(job, saved), stall_seconds(job, saved)
-    upload = (writing_seconds(job, saved) or 0.0) if job.checkpoint.asynchronous else 0.0
+    upload = writing_seconds(job, saved) if job.checkpoint.asynchronous else 0.0
+    lost = None if upload is None else chosen + upload
     least = None
     if stall is not None and stall.likely > 0:  # what costs nothing has no best interval; and only one save is under way at a time
-        least = Bounds(*(max(upload, daly_interval_seconds(cost, mean)) for cost, mean in zip(stall, between, strict=True)))
-    by: Literal["work_that_may_be_lost", "failures", "unknown"] = "unknown"
-    if least is not None:
-        by = "failures" if least.likely < chosen else "work_that_may_be_lost"
+        least = Bounds(*(max(upload or 0.0, daly_interval_seconds(cost, mean)) for cost, mean in zip(stall, between, strict=True)))
+    by: IntervalBoundBy = "unknown"
+    if lost is not None:
+        by = "upload" if lost > job.checkpoint.lose_at_most_minutes * _MINUTE * _NEAR else "work_that_may_be_lost"
     return CheckpointInterval(
-        seconds=chosen, lost_at_most_seconds=chosen + upload, least_loss_seconds=least, mean_between_failures_seconds=between, bound_by=by
-    )
+        seconds=chosen, lost_at_most_seconds=lost, bound_by=by, least_loss_seconds=least, mean_between_failures_seconds=between,
+        least_loss_is_shorter=None if least is None else least.likely < chosen,
+    )  # fmt: skip
+
+
+class _Ask(NamedTuple):
+    """One thing that the storage of a node has to do; rates in B/s, disk in bytes."""
+
+    key: str
+    """of the worksheet, that states it"""
+    needed: float
+    stated: float | None
+    words: str
+
+    @property
+    def is_short(self) -> bool:
+        """Less is stated than is needed."""
+        return self.stated is not None and self.stated * _NEAR < self.needed
+
+    @property
+    def to_buy(self) -> str:
+        """What is needed, with what is there."""
+        there = self.stated or 0.0
+        return f"{self.words} ({size_words(there) if self.key == 'machine.disk_gb' else rate_words(there)} there)"
 
 
 def storage_need(job: Job, saved: Written, export: float) -> StorageNeed:
@@ -101,39 +124,35 @@ def storage_need(job: Job, saved: Written, export: float) -> StorageNeed:
 
     Args:
         job: complete
-        size_bytes: of one checkpoint
+        saved: one checkpoint
         export: the final model [bytes]
     """
-    wanted, machine, nodes, size_bytes = job.checkpoint, job.machine, writing_nodes(job, saved), saved.size_bytes
-    whole = restore_bytes_per_node(job, size_bytes)
-    write = bytes_per_second_required(size_bytes, wanted.write_within_minutes) / nodes
-    read = bytes_per_second_required(whole, wanted.restore_within_minutes)
-    disk = (wanted.keep + 1) * size_bytes / nodes + export
-    stated = (
-        (machine.storage_write_bytes_per_second, write), (machine.storage_read_bytes_per_second, read), (machine.disk_bytes, disk),
-    )  # fmt: skip
-    short = [there is not None and there * _NEAR < needed for there, needed in stated]
-    verdict: Suffices = "unknown"
-    if any(short):
-        verdict = "does_not_suffice"
-    elif all(there is not None for there, _ in stated):
-        verdict = "suffices"
-    whats = (
-        f"{_rate(write, up=True)} to write {_size(size_bytes / nodes)} in {wanted.write_within_minutes:g} min",
-        f"{_rate(read, up=True)} to read {_size(whole)} in {wanted.restore_within_minutes:g} min",
-        f"{_size(disk, up=True)} of disk for {wanted.keep} checkpoints, the one being written and the export",
-    )
-    said = [
-        f"{what} ({_size(there) if number == 2 else _rate(there)} there)"
-        for number, (what, (there, _), is_short) in enumerate(zip(whats, stated, short, strict=True))
-        if is_short and there is not None
-    ]
+    write, read, disk = asks = _asks(job, saved, export)
+    short, unstated = [ask.to_buy for ask in asks if ask.is_short], tuple(ask.key for ask in asks if ask.stated is None)
+    verdict: Suffices = "does_not_suffice" if short else "unknown" if unstated else "suffices"
     return StorageNeed(
         verdict=verdict,
-        write_bytes_per_second_per_node=write,
-        read_bytes_per_second_per_node=read,
-        disk_bytes_per_node=disk,
-        sentence=f"storage does not suffice: buy per node {'; '.join(said)}" if said else "",
+        write_bytes_per_second_per_node=write.needed,
+        read_bytes_per_second_per_node=read.needed,
+        disk_bytes_per_node=disk.needed,
+        unstated=unstated,
+        sentence=f"storage does not suffice: buy per node {'; '.join(short)}" if short else "",
+    )
+
+
+def _asks(job: Job, saved: Written, export: float) -> tuple[_Ask, _Ask, _Ask]:
+    wanted, machine = job.checkpoint, job.machine
+    part, whole = saved.size_bytes / writing_nodes(job, saved), restore_bytes_per_node(job, saved.size_bytes)
+    write = bytes_per_second_required(part, wanted.write_within_minutes)
+    read = bytes_per_second_required(whole, wanted.restore_within_minutes)
+    disk = (wanted.keep + 1) * part + export
+    writing = f"{rate_words(write, up=True)} to write {size_words(part)} in {wanted.write_within_minutes:g} min"
+    reading = f"{rate_words(read, up=True)} to read {size_words(whole)} in {wanted.restore_within_minutes:g} min"
+    holding = f"{size_words(disk, up=True)} of disk for {wanted.keep} checkpoints, the one being written and the export"
+    return (
+        _Ask("machine.storage_write_gb_s", write, machine.storage_write_bytes_per_second, writing),
+        _Ask("machine.storage_read_gb_s", read, machine.storage_read_bytes_per_second, reading),
+        _Ask("machine.disk_gb", disk, machine.disk_bytes, holding),
     )
 
 
@@ -144,16 +163,18 @@ def checkpoint_cautions(job: Job, checkpoint: Checkpoint) -> Iterator[Caution]:
     if write is not None and write * _NEAR < need.write_bytes_per_second_per_node:
         takes = _minutes(checkpoint.write_seconds or 0.0)
         text = f"a checkpoint takes {takes} to write, {job.checkpoint.write_within_minutes:g} are wanted"
-        yield Caution("F201", f"{text}: {_rate(need.write_bytes_per_second_per_node, up=True)} per node are needed, {_rate(write)} there")
+        needed = rate_words(need.write_bytes_per_second_per_node, up=True)
+        yield Caution("F201", f"{text}: {needed} per node are needed, {rate_words(write)} there")
     if read is not None and read * _NEAR < need.read_bytes_per_second_per_node:
         takes = _minutes(checkpoint.restore_seconds or 0.0)
         text = f"a checkpoint takes {takes} to read back, {job.checkpoint.restore_within_minutes:g} are wanted"
-        yield Caution("F202", f"{text}: {_rate(need.read_bytes_per_second_per_node, up=True)} per node are needed, {_rate(read)} there")
+        needed = rate_words(need.read_bytes_per_second_per_node, up=True)
+        yield Caution("F202", f"{text}: {needed} per node are needed, {rate_words(read)} there")
     if machine.disk_bytes is not None and machine.disk_bytes * _NEAR < need.disk_bytes_per_node:
-        takes = f"{_size(need.disk_bytes_per_node, up=True)} of disk per node, {_size(machine.disk_bytes)} are there"
+        takes = f"{size_words(need.disk_bytes_per_node, up=True)} of disk per node, {size_words(machine.disk_bytes)} are there"
         yield Caution("F203", f"{checkpoint.kept} checkpoints, the one being written and the export take {takes}")
     wanted = job.checkpoint.lose_at_most_minutes * _MINUTE
-    if interval.lost_at_most_seconds > wanted * _NEAR:
+    if interval.lost_at_most_seconds is not None and interval.lost_at_most_seconds > wanted * _NEAR:
         lost = _minutes(interval.lost_at_most_seconds)
         text = f"up to {lost} of work can be lost, {job.checkpoint.lose_at_most_minutes:g} are wanted: an upload takes too long for that"
         yield Caution("F204", text)
@@ -161,23 +182,3 @@ def checkpoint_cautions(job: Job, checkpoint: Checkpoint) -> Iterator[Caution]:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds / _MINUTE:,.1f} min"
-
-
-def _rate(bytes_per_second: float, *, up: bool = False) -> str:
-    return f"{_three(bytes_per_second / GB, up=up)} GB/s"
-
-
-def _size(size_bytes: float, *, up: bool = False) -> str:
-    return f"{_three(size_bytes / GB, up=up)} GB"
-
-
-def _three(amount: float, *, up: bool) -> str:
-    """Three digits that mean something, whole from 100 on; ``up``: never less, for what is to be bought.
-
-    >>> _three(0.32125, up=True), _three(0.32125, up=False), _three(2.0, up=True), _three(289.4, up=True), _three(1928.0, up=False)
-    ('0.322', '0.321', '2', '290', '1,928')
-    """
-    if up and amount > 0:
-        step = 10.0 ** (min(0, floor(log10(amount)) - 2))
-        amount = ceil(amount / step - _ROUNDING) * step
-    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"

@@ -43,6 +43,7 @@ def _interval(interval: CheckpointInterval) -> dict[str, Any]:
         "bound_by": interval.bound_by,
         "lost_at_most_seconds": interval.lost_at_most_seconds,
         "least_loss_seconds": None if least is None else least.as_dict(),
+        "least_loss_is_shorter": interval.least_loss_is_shorter,
         "mean_between_failures_seconds": interval.mean_between_failures_seconds.as_dict(),
     }
 
@@ -53,5 +54,6 @@ def _storage(need: StorageNeed) -> dict[str, Any]:
         "write_bytes_per_second_per_node": round(need.write_bytes_per_second_per_node),
         "read_bytes_per_second_per_node": round(need.read_bytes_per_second_per_node),
         "disk_bytes_per_node": round(need.disk_bytes_per_node),
+        "unstated": list(need.unstated),
         "sentence": need.sentence,
     }
