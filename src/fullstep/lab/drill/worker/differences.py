@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -35,9 +36,11 @@ def largest_differences(one: dict[str, Tensor], other: dict[str, Tensor]) -> dic
 
     >>> largest_differences({"parameters w": torch.tensor([1.0, 4.0])}, {"parameters w": torch.tensor([2.0, 4.0])})
     {'parameters': Largest(share=0.25, tensor='w')}
+
+    A value that is no number is infinitely far from one that is, and the same as another that has the same bits. So is infinity.
     """
-    apart = torch.tensor([_most(one[name].double() - other[name].double()) for name in one], dtype=torch.float64)
-    size = torch.tensor([_most(other[name].double()) for name in one], dtype=torch.float64)
+    apart = torch.tensor([_apart(one[name], other[name]) for name in one], dtype=torch.float64)
+    size = torch.tensor([_most(_finite(other[name].double())) for name in one], dtype=torch.float64)
     if dist.is_initialized():
         group = dist.new_group(backend="gloo")
         dist.all_reduce(apart, dist.ReduceOp.MAX, group=group)
@@ -45,7 +48,7 @@ def largest_differences(one: dict[str, Tensor], other: dict[str, Tensor]) -> dic
     found: dict[str, Largest] = {}
     for name, difference, most in zip(one, apart.tolist(), size.tolist(), strict=True):
         kind, _, tensor = name.partition(" ")
-        share = difference / most if most else float(difference > 0)
+        share = difference if math.isinf(difference) else difference / most if most else float(difference > 0)
         if kind not in found or share > found[kind].share:
             found[kind] = Largest(share, tensor)
     return found
@@ -65,6 +68,28 @@ def _here(tensor: Tensor) -> Tensor:
     """This rank's part."""
     to_local = getattr(tensor, "to_local", None)
     return tensor if to_local is None else to_local()
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    """The largest difference of two parts of the same shape; infinite where one of two values is no finite number, bits apart."""
+    ours, theirs = one.double(), other.double()
+    odd = ~(ours.isfinite() & theirs.isfinite())
+    if bool((odd & ~_same_bits(one, other)).any()):
+        return math.inf
+    return _most(_finite(ours) - _finite(theirs))
+
+
+def _same_bits(one: Tensor, other: Tensor) -> Tensor:
+    """Value by value."""
+    if one.dtype != other.dtype:
+        return one.double() == other.double()
+    width = one.element_size()
+    bits, others = (each.contiguous().reshape(-1).view(torch.uint8).reshape(-1, width) for each in (one, other))
+    return (bits == others).all(dim=1).reshape(one.shape)
+
+
+def _finite(values: Tensor) -> Tensor:
+    return torch.where(values.isfinite(), values, torch.zeros_like(values))
 
 
 def _most(values: Tensor) -> float:
