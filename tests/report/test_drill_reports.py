@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from fullstep.api import checkpoint_of
 from fullstep.job import settings_of, worksheet_from_mapping
+from fullstep.ledger.command_drill import CommandDrill, ComparedStep
 from fullstep.ledger.drill import Drill, DrillCheck, DrillControl, DrillElsewhere, DrillExport, DrillLoad, DrillRestart, DrillSave
+from fullstep.report.command_drill import command_drill_as_dict, command_drill_text
 from fullstep.report.drill_json import drill_as_dict, failed_as_dict
 from fullstep.report.drill_text import drill_text, failed_text
 from fullstep.report.json import dump
@@ -62,8 +65,55 @@ def test_what_was_stated_of_storage_gives_times_to_compare_with() -> None:
     found = text(predicted=checkpoint_of(sheet, "distributed"))
     assert "save until it counts 4.00 s 1.50 s 3.00 s" in found
     assert "load 3.50 s 2.99 s 0.50 s" in found
-    assert "Predicted times take" not in found
-    assert "Predicted times take the rates of raw writers" in text(predicted_with="measured")
+    assert "Predicted times to save and load are the disk's alone, by the rates that the worksheet states" in found
+    measured = "disk's alone, by the rates of the raw writers and readers here, where the worksheet states none"
+    assert measured in text(predicted_with="measured") and measured not in found
+    assert "Predicted times" not in text(predicted=None)
+    assert "Files are those of tensors, .metadata and the manifest fullstep.json; predicted without the manifest." in found
+
+
+def test_digests_and_the_parts_of_a_load_are_explained() -> None:
+    """1 + 2 + 0.5 s of load; the stage of the restart, 6 s, has more in it."""
+    found = text()
+    assert "writing waited 0.50 s for digests, which are computed beside it" in found
+    assert "Loading 3.50 s = 1.00 to verify all digests + 2.00 to read + 0.50 to apply, each of its slowest rank" in found
+    assert "the rest of the" not in found
+    restart = DrillRestart((("loading the checkpoint", 6.0), ("first step", 1.5)))
+    assert "finding the newest one and making ready to load it took the rest of the 6.0 s above" in text(restart=restart)
+
+
+def test_a_folder_is_named_only_where_it_is_still_there() -> None:
+    assert "checkpoints in somewhere/drill" in text(is_kept=True)
+    assert "somewhere/drill" not in text(is_kept=False)
+    assert "checkpoints in somewhere/drill where --keep-files was given" in text()
+    kept, removed = (drill_as_dict(settings_of(SHEET), replace(DRILL, is_kept=is_kept), [])["folder"] for is_kept in (True, False))
+    assert (kept, removed) == ("somewhere/drill", None)
+
+
+def test_losses_that_cannot_be_compared() -> None:
+    """Infinite on paper is no number, and null in JSON."""
+    apart = ELSEWHERE._replace(loss_difference=math.inf, differences=(("parameters", math.inf, "model.w"),))
+    found = text(elsewhere=apart)
+    assert "losses cannot be compared: one of them is no number, or no step is common to both" in found
+    assert "parameters no number (model.w)" in found and "inf" not in found
+    document = json.loads(dump(drill_as_dict(settings_of(SHEET), replace(DRILL, elsewhere=apart), [])))
+    assert document["elsewhere"]["loss_difference"] is None and document["elsewhere"]["differences"][0]["largest"] is None
+
+
+COMMAND = CommandDrill(
+    verdict="failed", reason="started again, it logged no step", remedy="", command=("python", "train.py"), first_step=1, last_step=8,
+    killed_after_step=4, resumed_at_step=None, compared=(), largest_difference=0.0, difference_before_kill=0.0, checkpoint_bytes=10,
+    checkpoint_files=1, undisturbed_seconds=2.0, killed_to_first_step_seconds=None,
+)  # fmt: skip
+
+
+def test_a_command_of_which_no_step_is_common_to_both_runs() -> None:
+    """Nothing is not the same as no difference."""
+    found = " ".join(command_drill_text(COMMAND, Paper()).split())
+    assert "Compared nothing: no step was logged by both the undisturbed run and the one that went on" in found
+    assert command_drill_as_dict(COMMAND)["largest_difference"] is None
+    shared = COMMAND._replace(compared=(ComparedStep(5, ("1.0",), ("1.0",)),))
+    assert command_drill_as_dict(shared)["largest_difference"] == 0.0
 
 
 def test_a_size_that_is_off_by_more_than_a_hundredth_is_marked() -> None:

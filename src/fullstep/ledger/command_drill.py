@@ -30,7 +30,7 @@ class CommandDrill(NamedTuple):
     """the first that the third run logged; None: it logged none"""
     compared: tuple[ComparedStep, ...]
     largest_difference: float
-    """relative, between the losses of the undisturbed and the resumed run"""
+    """relative, between the losses of the undisturbed and the resumed run; says nothing where ``compared`` is empty"""
     difference_before_kill: float
     """the same between two undisturbed stretches: what the program differs by from itself"""
     checkpoint_bytes: int

@@ -41,13 +41,14 @@ class DrillSave(NamedTuple):
     size_bytes: int
     """of all files"""
     files: int
+    """tensors, .metadata and the manifest"""
     stall_seconds: float
     """training stood still"""
     published_seconds: float
     """from the call until the checkpoint counts"""
     state_seconds: float
     digest_seconds: float
-    """inside the time of writing: computing digests, as far as writing waited for them"""
+    """inside the time of writing: how long writing waited for digests, which are computed beside it; often nothing"""
     slowed_seconds: float
     """what steps took longer than usual while it was written beside them"""
 
@@ -58,8 +59,11 @@ class DrillLoad(NamedTuple):
     ranks_saved: int
     size_bytes: int
     verify_seconds: float
+    """reading all files and comparing their digests"""
     load_seconds: float
+    """reading tensors"""
     apply_seconds: float
+    """putting them into model, optimizer and the rest"""
     rng: str
     """restored, new streams"""
 
@@ -87,14 +91,14 @@ class DrillElsewhere(NamedTuple):
     ranks: int
     strategy: str
     loss_difference: float
-    """the largest of any step, relative"""
+    """the largest of any step, relative; infinite where one loss is no number or no step is common to both"""
     gate: float
     """above it is no rounding"""
     gate_why: str
     mildest_fault: float
     """loss difference of the mildest fault that is known to pass silently, made on purpose; what the gate has to catch"""
     differences: tuple[tuple[str, float, str], ...]
-    """(kind of state, largest difference relative to the tensor's largest value, tensor) at the end"""
+    """(kind of state, largest difference relative to the tensor's largest value, tensor) at the end; infinite: of no number to a number"""
     load: DrillLoad
     why: str
     """what differs and why"""
@@ -148,9 +152,11 @@ class Drill:
     """where the drilled program is not the worksheet's"""
     versions: tuple[tuple[str, str], ...]
     folder: str
-    """where its files were, or are"""
+    """of its checkpoints; see ``is_kept``"""
     seconds: float
     """that the drill took"""
+    is_kept: bool | None = None
+    """the folder is still there; None: it is where that was asked for"""
     blocks: tuple[int, int] | None = None
     """(drilled, of the whole model) where fewer were drilled"""
     predicted: Checkpoint | None = None

@@ -36,7 +36,7 @@ def command_drill_text(drilled: CommandDrill, paper: Paper) -> str:
 
 def _table(drilled: CommandDrill, paper: Paper) -> list[str]:
     if not drilled.compared:
-        return []
+        return paper.entry("Compared", "nothing: no step was logged by both the undisturbed run and the one that went on")
     lines = ["", paper.ink(f"  {'step':>10}{'undisturbed':>22}{'resumed':>22}", "bold")]
     differing = [each for each in drilled.compared[_FIRST_ROWS:] if _differs(each)]
     shown = [*drilled.compared[:_FIRST_ROWS], *(differing or drilled.compared[_FIRST_ROWS:])[: _MOST_ROWS - _FIRST_ROWS]]
@@ -53,8 +53,10 @@ def _differs(step: ComparedStep) -> bool:
 
 
 def command_drill_as_dict(drilled: CommandDrill) -> dict[str, Any]:
-    """Sizes in bytes, times in seconds; an infinite difference is null."""
+    """Sizes in bytes, times in seconds; an infinite difference is null, as is that of no step at all."""
     compared = [each._asdict() for each in drilled.compared]
     said = {"schema": 1, "fullstep": __version__, "evidence": "measured", "worksheet": None, **drilled._asdict(), "compared": compared}
+    if not compared:
+        said["largest_difference"] = None
     found: dict[str, Any] = finite(said)
     return found

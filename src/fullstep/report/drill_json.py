@@ -42,7 +42,7 @@ def drill_as_dict(settings: Settings, drill: Drill, command: list[str]) -> dict[
         "notes": list(drill.notes),
         "versions": dict(drill.versions),
         "command": command,
-        "folder": drill.folder,
+        "folder": None if drill.is_kept is False else drill.folder,
         "seconds": drill.seconds,
     })  # fmt: skip
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fullstep.job import Settings
 from fullstep.ledger.drill import Drill, DrillCheck, DrillControl, DrillElsewhere, DrillExport
 from fullstep.quantities import GB, MIB
@@ -15,6 +17,8 @@ _VERDICTS = {
 _INK = {"passed": "green", "failed": "red", "void": "red"}
 _SIZE_GATE = 0.01
 """within which the predicted size has to be"""
+_LOADING_STAGE = "loading the checkpoint"
+"""of the restart"""
 _WITHOUT = {"scheduler": "scheduler", "rng": "random numbers", "moments": "moments", "loader": "data position"}
 
 
@@ -91,9 +95,19 @@ def _table(drill: Drill, paper: Paper) -> list[str]:
         ("goes on correctly", _correct(drill), "", ""),
     ]
     lines = [f"  {what:<24}{measured:>18}{said:>26}{disk:>14}" for what, measured, said, disk in rows]
+    return [paper.ink(lines[0], "bold"), *lines[1:], *paper.sentence(_predicted_words(drill))]
+
+
+def _predicted_words(drill: Drill) -> str:
+    """What the predicted column takes for granted, and what it leaves out."""
+    files = "Files are those of tensors, .metadata and the manifest fullstep.json"
+    if drill.predicted is None:
+        return f"{files}."
+    rates = "by the rates that the worksheet states"
     if drill.predicted_with == "measured":
-        lines += paper.sentence("Predicted times take the rates of raw writers and readers here: the worksheet states none.")
-    return [paper.ink(lines[0], "bold"), *lines[1:]]
+        rates = "by the rates of the raw writers and readers here, where the worksheet states none"
+    left_out = "collecting the state, digests, agreement of the ranks and imports are not in them"
+    return f"{files}; predicted without the manifest. Predicted times to save and load are the disk's alone, {rates}: {left_out}."
 
 
 def _predicted_size(drill: Drill) -> str:
@@ -116,7 +130,8 @@ def _save_words(drill: Drill) -> str:
     rate, raw = save.size_bytes / save.published_seconds, drill.raw_bytes / drill.raw_write_seconds
     words = [
         f"{rate / 1e6:,.0f} MB/s, {rate / raw:.0%} of the {raw / 1e6:,.0f} MB/s of as many raw writers",
-        f"the first of the process paused {warm_up.stall_seconds:.2f} s", f"digests took {save.digest_seconds:.2f} s of it",
+        f"the first of the process paused {warm_up.stall_seconds:.2f} s",
+        f"writing waited {save.digest_seconds:.2f} s for digests, which are computed beside it",
     ]  # fmt: skip
     if save.mode != "sync":
         words.append(f"steps beside it took {save.slowed_seconds:.2f} s longer in all")
@@ -130,10 +145,15 @@ def _staging_words(drill: Drill) -> str:
 
 
 def _load_words(drill: Drill) -> str:
+    """Its parts add up to the load of the table; the stage of the restart has more in it."""
     load = drill.load
-    rate = load.size_bytes / load.seconds
-    parts = f"digests verified in {load.verify_seconds:.2f} s, read in {load.load_seconds:.2f} s, applied in {load.apply_seconds:.2f} s"
-    return f"{parts} · {rate / 1e6:,.0f} MB/s, what the system's cache held included"
+    parts = f"{load.verify_seconds:.2f} to verify all digests + {load.load_seconds:.2f} to read + {load.apply_seconds:.2f} to apply"
+    rate = f"{load.size_bytes / load.seconds / 1e6:,.0f} MB/s, what the system's cache held included"
+    words = [f"{load.seconds:.2f} s = {parts}, each of its slowest rank", rate]
+    stage = dict(drill.restart.parts).get(_LOADING_STAGE, 0.0)
+    if stage > load.seconds:
+        words.append(f"finding the newest one and making ready to load it took the rest of the {stage:.1f} s above")
+    return " · ".join(words)
 
 
 def _export_words(export: DrillExport) -> str:
@@ -143,14 +163,28 @@ def _export_words(export: DrillExport) -> str:
 
 def _elsewhere_lines(elsewhere: DrillElsewhere, paper: Paper) -> list[str]:
     ranks = f"{elsewhere.ranks} rank{'s' if elsewhere.ranks > 1 else ''} ({elsewhere.strategy})"
-    found = f"losses differ by {elsewhere.loss_difference:.1e} at most: {elsewhere.why}; above {elsewhere.gate:.1e} ({elsewhere.gate_why})"
+    found = f"{_losses_words(elsewhere.loss_difference)}: {elsewhere.why}; above {elsewhere.gate:.1e} ({elsewhere.gate_why})"
     caught = elsewhere.mildest_fault > elsewhere.gate
-    tested = f"the mildest fault made on purpose gives {elsewhere.mildest_fault:.1e}"
+    tested = f"the mildest fault made on purpose gives {_number(elsewhere.mildest_fault)}"
     tested += "" if caught else ", which this gate does NOT catch: here only the state after loading proves anything"
-    apart = ", ".join(f"{kind} {share:.1e} ({tensor})" for kind, share, tensor in elsewhere.differences)
+    apart = ", ".join(f"{kind} {_number(share)} ({tensor})" for kind, share, tensor in elsewhere.differences)
     why = "without dropout, since random numbers are each rank's own"
     lines = paper.entry("Elsewhere", f"{ranks}, {why}: {found} is no rounding; {tested}")
     return lines + paper.entry("", f"apart at the end, relative to the largest value of the tensor: {apart}")
+
+
+def _losses_words(difference: float) -> str:
+    if math.isfinite(difference):
+        return f"losses differ by {difference:.1e} at most"
+    return "losses cannot be compared: one of them is no number, or no step is common to both"
+
+
+def _number(difference: float) -> str:
+    """
+    >>> _number(2.3e-5), _number(float("inf"))
+    ('2.3e-05', 'no number')
+    """
+    return f"{difference:.1e}" if math.isfinite(difference) else "no number"
 
 
 def _check_lines(check: DrillCheck, paper: Paper) -> list[str]:
@@ -169,8 +203,10 @@ def _marked(word: str, ink: str, text: str, paper: Paper) -> list[str]:
 
 
 def _evidence_words(drill: Drill) -> str:
+    """A folder is named only where it may still be there."""
     versions = " · ".join(f"{name} {version}" for name, version in drill.versions)
-    return f"measured · {versions} · {drill.folder}"
+    kept = {True: f" · checkpoints in {drill.folder}", False: "", None: f" · checkpoints in {drill.folder} where --keep-files was given"}
+    return f"measured · {versions}{kept[drill.is_kept]}"
 
 
 def _seconds(seconds: float | None) -> str:
