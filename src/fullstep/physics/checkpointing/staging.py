@@ -41,22 +41,24 @@ def saving_host_bytes(job: Job, container: Container | None = None) -> Bounds:
     Valid:
         dirty pages of the write are not counted; pinned memory was not measured
     """
-    if job.checkpoint.asynchronous:
-        return _staged(job)
+    return _staged(job) if job.checkpoint.asynchronous else Bounds.exact(_put_together_bytes(job, container))
+
+
+def _put_together_bytes(job: Job, container: Container | None) -> float:
+    """By rank 0, or where accelerate copies before it writes by each rank of the node."""
     contents, kind, layout = contents_of(job), container or container_of(job), job.layout
     by_trainer = container is None and saves_by_trainer(job)
     at_once = max(contents.trained, contents.states) if by_trainer else contents.total
-    size = 0.0
     if kind in ("trainer", "adapter"):
-        size = min(contents.trained, shard_bytes(job))
-    elif kind == "full":
-        size = at_once
-    elif by_trainer and kind == "deepspeed" and layout.strategy != "zero3":
+        return min(contents.trained, shard_bytes(job))
+    if kind == "full":
+        return at_once
+    if by_trainer and kind == "deepspeed" and layout.strategy != "zero3":
         weights = weight_bytes(job)
-        size = _ranks_of_node(job) * (weights.total - weights.masters)
-    elif by_trainer and layout.is_fsdp and not layout.offload_parameters:
-        size = _ranks_of_node(job) * at_once / divided_among(job)
-    return Bounds.exact(size)
+        return _ranks_of_node(job) * (weights.total - weights.masters)
+    if by_trainer and layout.is_fsdp and not layout.offload_parameters:
+        return _ranks_of_node(job) * at_once / divided_among(job)
+    return 0.0
 
 
 def _staged(job: Job) -> Bounds:
