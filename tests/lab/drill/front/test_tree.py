@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import pytest
 from fullstep.errors import FullstepError, LabError, UnsupportedError
 from fullstep.lab.drill.front import tree
 from fullstep.lab.drill.front.failed import DrillFailedError
-from fullstep.lab.drill.front.tree import Tree, processes_with, started
+from fullstep.lab.drill.front.tree import Tree, started
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +24,7 @@ def _fake_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def left_behind(found: Tree) -> list[int]:
-    return processes_with(f"FULLSTEP_DRILL_TREE={found._mark}") or []
+    return sorted(found.family.left())
 
 
 @pytest.mark.parametrize(
@@ -67,10 +66,9 @@ def test_a_kill_reaches_savers_in_sessions_of_their_own() -> None:
     with started("saving", 2, Path("saver")) as found:
         found.wait_for_ranks(30.0, lambda _: None)
         assert len(left_behind(found)) == 2
-        seconds = found.kill()
+        seconds = found.family.kill()
         assert left_behind(found) == []
         assert 0 < seconds < 20
-    assert os.getpid() in (processes_with(next(f"{key}={value}" for key, value in os.environ.items() if key == "PATH")) or [])
 
 
 def test_the_environment_of_a_leg_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +77,6 @@ def test_the_environment_of_a_leg_is_its_own(monkeypatch: pytest.MonkeyPatch) ->
         until = time.monotonic() + 20
         while not (left_behind(one) and left_behind(two)) and time.monotonic() < until:
             time.sleep(0.05)
-        one.kill()
+        one.family.kill()
         assert left_behind(two) != []
     assert left_behind(two) == []

@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 import re
 import selectors
-import signal
 import subprocess
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fullstep.errors import Fault, InputError, LabError
-from fullstep.errors.stops import ends_by_signal
+from fullstep.errors.stops import stoppable
 from fullstep.lab.drill.command.log import Logged, logged_in
-from fullstep.lab.drill.front.tree import processes_with
+from fullstep.lab.drill.processes import started
 
-_MARK = "FULLSTEP_DRILL_COMMAND"
-"""environment variable by which everything that the command started is found again"""
 _LOOK_SECONDS = 0.2
-_KILL_SECONDS = 30.0
 _TAIL_LINES = 12
 _LONGEST_LINE_BYTES = 2**20
 
@@ -62,13 +57,17 @@ def run_command(
         InputError: there is no such program
         LabError: it said nothing for ``silent_seconds``
     """
-    mark = uuid.uuid4().hex
     run = CommandRun()
     begun = time.monotonic()
-    with ends_by_signal():
-        process = _start(command, {**os.environ, **environment, "PYTHONUNBUFFERED": "1", _MARK: mark})
-        output = _Output(process)
+    with ExitStack() as stack:
         try:
+            whole = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
+            family = stack.enter_context(started(command, whole, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(Fault("command after --", f'"{command[0][:80]}": {reason}', "a program and its arguments")) from None
+        output = _Output(family.first)
+        with stoppable():
             for line in output.lines(silent_seconds, run):
                 found = _heard(run, line, pattern)
                 if found is None:
@@ -78,15 +77,27 @@ def run_command(
                 if kill_when is not None and kill_when(found):
                     break
             else:
-                run.status = process.wait()
-        finally:
-            _kill_all(process, mark)
-            output.close(ended=run.status is not None)
+                run.status = _ended(family.first, silent_seconds, run)
+        family.kill()
+        output.take_rest(ended=run.status is not None)
         for line in output.left():
             _heard(run, line, pattern)
     run.ended_at = time.monotonic()
     run.seconds = run.ended_at - begun
     return run
+
+
+def _ended(process: subprocess.Popen[bytes], silent_seconds: float, run: CommandRun) -> int:
+    """Its exit code, once it has closed its output.
+
+    Raises:
+        LabError: it goes on for so long, and nobody can hear what it does
+    """
+    try:
+        return process.wait(silent_seconds)
+    except subprocess.TimeoutExpired:
+        what = f"the command closed its output, had not ended {silent_seconds:g} s later, and was stopped"
+        raise LabError(what, remedy="Allow more by --silent-seconds, or let it keep its output open.", details=run.tail) from None
 
 
 def _heard(run: CommandRun, line: str, pattern: re.Pattern[str] | None) -> Logged | None:
@@ -96,16 +107,6 @@ def _heard(run: CommandRun, line: str, pattern: re.Pattern[str] | None) -> Logge
     if found is not None:
         run.losses.setdefault(found.step, []).append(found.loss)
     return found
-
-
-def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            list(command), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0
-        )
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(Fault("command after --", f'"{command[0][:80]}": {reason}', "a program and its arguments")) from None
 
 
 class _Output:
@@ -140,15 +141,14 @@ class _Output:
                 heard = time.monotonic()
                 self._take(chunk)
 
-    def close(self, ended: bool) -> None:
+    def take_rest(self, ended: bool) -> None:
         """Takes what was printed before the end and not read yet: a training goes on until the kill reaches it.
 
         Args:
             ended: by itself, so that the last line is whole, also without an end
         """
-        with self._pipe:
-            os.set_blocking(self._pipe.fileno(), False)
-            self._take((self._pipe.read() or b"") + (b"\n" if ended else b""))
+        os.set_blocking(self._pipe.fileno(), False)
+        self._take((self._pipe.read() or b"") + (b"\n" if ended else b""))
 
     def left(self) -> Iterator[str]:
         """Lines that were not told yet."""
@@ -163,18 +163,3 @@ class _Output:
         while self._ready:
             if (line := self._ready.popleft()).strip():
                 yield line.decode("utf-8", "replace").rstrip()
-
-
-def _kill_all(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Its group, and whatever bears the mark: launchers give each rank a session of its own."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    begun = time.monotonic()
-    while time.monotonic() - begun < _KILL_SECONDS and (left := processes_with(f"{_MARK}={mark}")):
-        for each in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(each, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.01)
-        time.sleep(0.01)
-    process.wait()

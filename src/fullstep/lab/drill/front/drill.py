@@ -100,7 +100,7 @@ class _Legs:
             tree.wait_for_ranks(wanted.silent_seconds, self.progress)
             if leg.waits:
                 self.failed_at = time.time()
-                self.killed_seconds = tree.kill()
+                self.killed_seconds = tree.family.kill()
             else:
                 tree.wait_for_end()
         self.records_of[name] = read_records(leg, ranks)

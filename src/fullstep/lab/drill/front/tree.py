@@ -6,11 +6,9 @@ import json
 import os
 import re
 import selectors
-import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -18,12 +16,11 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from fullstep.errors import Fault, InputError, LabError, UnsupportedError, printable
-from fullstep.errors.stops import ends_by_signal
+from fullstep.lab.drill import processes
 from fullstep.lab.drill.front.failed import DrillFailedError
+from fullstep.lab.drill.processes import Processes
 
 WORKER = "fullstep.lab.drill.worker"
-_MARK = "FULLSTEP_DRILL_TREE"
-"""environment variable by which all processes of a tree are found again: ranks are sessions of their own, and savers outlive them"""
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false",
     "PYTHONOPTIMIZE": "", "PYTHONSAFEPATH": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
@@ -33,24 +30,22 @@ _END_SECONDS = 60.0
 """for processes that have said all to end"""
 _ACCOUNT_SECONDS = 5.0
 """for torchrun to say which rank died first"""
-_KILL_SECONDS = 30.0
 _TAIL_BYTES, _TAIL_LINES, _TAIL_WIDTH = 2**15, 12, 240
 _KILLED = re.compile(r"rank +: (\d+) \(local_rank[^[]*?Signal \d+ \((\w+)\) received by PID")
 _FIRST_FAILURE = "Root Cause"
 """torchrun's account of the rank that died first"""
-_TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: fewer blocks (--layers) take less."
+_TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: fewer ranks or fewer blocks (--layers) take less."
 _REPORT = "Please report this with the worksheet."
 
 
 class Tree:
     """One leg from its start to its end."""
 
-    def __init__(self, name: str, ranks: int, process: subprocess.Popen[bytes], complaints: IO[bytes], mark: str) -> None:
+    def __init__(self, name: str, ranks: int, family: Processes, complaints: IO[bytes]) -> None:
         self.name, self.ranks = name, ranks
         self.started_at = time.time()
-        self._process, self._complaints, self._mark = process, complaints, mark
-        self._processes: dict[int, int] = {}
-        """process id -> rank"""
+        self.family = family
+        self._process, self._complaints = family.first, complaints
         self._stages: dict[int, str] = {}
         self._done: set[int] = set()
 
@@ -60,13 +55,13 @@ class Tree:
         Raises:
             InputError: the program cannot be built from the worksheet
             DrillFailedError: a checkpoint was not made, or does not come back
-        LabError: a rank died, made no sense, or none said anything for ``silent_seconds``
+            LabError: a rank died, made no sense, or none said anything for ``silent_seconds``
         """
         for line in self._lines(silent_seconds):
             message = self._message(line)
             rank = int(message["rank"])
             if "process" in message:
-                self._processes[int(message["process"])] = rank
+                self.family.known.add(int(message["process"]))
             if "progress" in message:
                 self._stages[rank] = printable(str(message["progress"])[:_TAIL_WIDTH])
                 if rank == 0:
@@ -90,33 +85,6 @@ class Tree:
             raise self._error(f"did not end within {_END_SECONDS:g} s after its work was done", _REPORT) from None
         if status:
             raise self._died()
-
-    def kill(self) -> float:
-        """SIGKILL to everything that belongs to it, savers that outlive their ranks among them. Returns the seconds until all are gone."""
-        begun = time.monotonic()
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        while (left := self._left()) and time.monotonic() - begun < _KILL_SECONDS:
-            for process in left:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(process, signal.SIGKILL)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.01)
-            time.sleep(0.01)
-        self._process.wait()
-        return time.monotonic() - begun
-
-    def close(self) -> None:
-        """Ends all of it, whatever state it is in."""
-        self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-
-    def _left(self) -> list[int]:
-        marked = processes_with(f"{_MARK}={self._mark}")
-        return list(self._processes) if marked is None and self._process.poll() is None else marked or []
 
     def _lines(self, silent_seconds: float) -> Iterator[bytes]:
         """Whole lines as they come, until the end of output or of torchrun."""
@@ -203,38 +171,18 @@ def started(name: str, ranks: int, leg: Path) -> Iterator[Tree]:
     Raises:
         LabError: no process can be started
     """
-    mark = uuid.uuid4().hex
-    with ends_by_signal(), ExitStack() as stack:
+    environment = {**os.environ, **_ENVIRONMENT, "TMPDIR": str(leg.parent)}  # torchrun that is killed leaves folders
+    with ExitStack() as stack:
         try:
             complaints = stack.enter_context(TemporaryFile())
-            process = subprocess.Popen(
-                command(ranks, leg), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, process_group=0,
-                env={**os.environ, **_ENVIRONMENT, _MARK: mark, "TMPDIR": str(leg.parent)},  # torchrun that is killed leaves folders
-            )  # fmt: skip
+            family = stack.enter_context(processes.started(command(ranks, leg), environment, stdin=subprocess.PIPE, stderr=complaints))
         except OSError as error:
             what = f"the processes of a drill cannot be started: {error.strerror or error}"
             raise LabError(what, remedy="They need a temporary folder that can be written, and room for more processes.") from None
-        tree = Tree(name, ranks, process, complaints, mark)
-        try:
-            yield tree
-        finally:
-            tree.close()
+        yield Tree(name, ranks, family, complaints)
 
 
 def command(ranks: int, leg: Path) -> Sequence[str]:
     """What is started: a rendezvous of its own on a free port, and no second try."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc-per-node={ranks}", "--max-restarts=0"]
     return [sys.executable, *launcher, "-m", WORKER, str(leg)]
-
-
-def processes_with(variable: str) -> list[int] | None:
-    """Processes that were started with this in their environment; None: the system does not say."""
-    if not Path("/proc/self/environ").exists():
-        return None
-    found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if variable.encode() in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
