@@ -11,7 +11,7 @@ from torch import nn
 from training import LENGTH, ROWS, VOCABULARY, built
 
 from fullstep.resume import Checkpoints, DataOrder, Saved, checkpoints_in
-from fullstep.resume.manifest import faults_of_files
+from fullstep.resume.manifest import flaws_of_files
 from fullstep.resume.places import Place
 
 
@@ -76,7 +76,7 @@ def whole(folder: str | Path) -> list[int]:
     """The steps of the checkpoints that are whole, the newest first; every manifest must be true."""
     place = Place.at(folder)
     found = [each for each in checkpoints_in(place) if each.manifest is not None]
-    faults = [fault for each in found if each.manifest for fault in faults_of_files(place, each.folder, each.manifest)]
+    faults = [fault for each in found if each.manifest for fault in flaws_of_files(place, each.folder, each.manifest)]
     assert faults == []
     return [each.step for each in found]
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from processes import DEADLINE_SECONDS, Event, Nursery, Training
 
 from fullstep.resume.folders import Found, checkpoints_in
-from fullstep.resume.manifest import MANIFEST, faults_of_files
+from fullstep.resume.manifest import MANIFEST, flaws_of_files
 from fullstep.resume.places import Place
 
 SAVE_EVERY = 2
@@ -138,7 +138,7 @@ class Kills:
         found = checkpoints_in(self._folder)
         for each in found:
             if each.manifest is not None:
-                assert faults_of_files(Place.at(self._folder), each.folder, each.manifest) == []
+                assert flaws_of_files(Place.at(self._folder), each.folder, each.manifest) == []
         newest = next(each for each in found if each.manifest is not None)
         assert (newest.step, newest.attempt) >= (before.step, before.attempt)  # orphans of several lives may have saved the same step
         this = next((each for each in found if each.step == step), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import random
 import shutil
@@ -119,7 +120,8 @@ def test_the_same_damage_is_not_seen_by_torch(tmp_path: Path) -> None:
     state = {"model": {"1.weight": weight.clone()}}
     dcp.load(state, checkpoint_id=tmp_path / "step-00000001", no_dist=True)
     assert (state["model"]["1.weight"] != weight).sum() == 1
-    assert Alone(tmp_path).resume() == 0
+    with pytest.raises(LoadError, match="has checkpoints, but none that is whole"):
+        Alone(tmp_path).resume()
 
 
 class _Marks:
@@ -195,8 +197,18 @@ def test_all_are_damaged(tmp_path: Path, saved: Saved, caplog: pytest.LogCapture
     _two(tmp_path, saved)
     for name in folders(tmp_path):
         _cut(tmp_path / name / DATA)
-    assert Alone(tmp_path).resume() == 0
-    assert f"{tmp_path} has no whole checkpoint: training begins anew" in caplog.text
+    with pytest.raises(LoadError, match=r"has checkpoints, but none that is whole.*To begin anew, take them away or name a new folder"):
+        Alone(tmp_path).resume()
+    assert "step-00000001 is passed over" in caplog.text and "begins anew" not in caplog.text
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path, saved: Saved) -> None:
+    before, _ = _two(tmp_path, saved)
+    for name in (DATA, MANIFEST):
+        path = tmp_path / "step-00000002" / name
+        path.unlink()
+        os.mkfifo(path)
+        _goes_on_from_the_one_before(tmp_path, before)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +222,32 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, saved: Saved, monkeypatch: p
 
     monkeypatch.setattr(LocalPlace, "open", broken)
     assert "__0_0.distcp cannot be read: [Errno 5] Input/output error" in _goes_on_from_the_one_before(tmp_path, before)
+
+
+@pytest.mark.parametrize("name", [DATA, MANIFEST])
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), RuntimeError("ClientError: slow down")], ids=["disk", "store"])
+def test_what_could_not_be_read_once_is_not_taken_away(
+    tmp_path: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
+) -> None:
+    """The error may pass: a load later finds the checkpoint whole."""
+    _, newest = _two(tmp_path, saved)
+    plain = LocalPlace.open
+
+    def broken(place: LocalPlace, folder: str, file: str) -> object:
+        if folder == "step-00000002" and file == name:
+            raise error
+        return plain(place, folder, file)
+
+    again = Alone(tmp_path, keep=3)
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalPlace, "open", broken)
+        assert again.resume() == 1
+        again.saved(3)
+    assert folders(tmp_path) == ["step-00000001", "step-00000002", "step-00000004"]
+    assert Alone(tmp_path).checkpoints.load(2) is not None
+    third = Alone(tmp_path)
+    third.checkpoints.load(2)
+    assert third.digests() == newest
 
 
 @pytest.mark.parametrize("name", ["__0_0.distcp", "__1_0.distcp"])

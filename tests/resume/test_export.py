@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, load_model
 from torch import nn
 
 from fullstep.resume import SaveError, export_model
@@ -61,6 +61,19 @@ def test_of_a_model_without_save_pretrained(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     export_model(tmp_path / "out", model)
     assert torch.equal(load_file(tmp_path / "out" / "model.safetensors")["weight"], model.weight)
+
+
+def test_of_such_a_model_shared_weights_once(tmp_path: Path) -> None:
+    def tied() -> nn.Sequential:
+        model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50, bias=False))
+        model[1].weight = model[0].weight
+        return model
+
+    model, again = tied(), tied()
+    export_model(tmp_path / "out", model)
+    assert list(load_file(tmp_path / "out" / "model.safetensors")) == ["0.weight"]
+    assert load_model(again, tmp_path / "out" / "model.safetensors") == (set(), [])
+    assert torch.equal(again[1].weight, model[0].weight)
 
 
 def test_to_a_url(tmp_path: Path) -> None:

@@ -132,5 +132,3 @@ def test_the_notice_counts_what_is_under_way() -> None:
     assert not Notice(6.0, 4.0, under_way_seconds=1.0).suffices
     assert "with one under way for 1.0 s: it will not end in time" in str(Notice(6.0, 4.0, under_way_seconds=1.0))
     assert Notice(5.0, 4.0, under_way_seconds=9.0).suffices  # it must end any moment
-
-

@@ -22,7 +22,7 @@ def test_without_a_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     script = tmp_path / "train.py"
     script.write_text("train()\n")
     _started(monkeypatch, script)
-    with pytest.raises(ValueError, match='if __name__ == "__main__":, or use mode = \'thread\''):
+    with pytest.raises(ValueError, match="if __name__ == \"__main__\":, or use mode = 'thread'"):
         require_guarded_script()
 
 

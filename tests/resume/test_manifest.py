@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fullstep.resume import LoadError, Manifest, StoredFile, read_manifest
-from fullstep.resume.manifest import MANIFEST, faults_of_files, write_manifest
+from fullstep.resume.manifest import MANIFEST, flaws_of_files, write_manifest
 from fullstep.resume.places import LocalPlace
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -67,13 +67,13 @@ def test_no_byte_of_it_can_change(tmp_path: Path, at: int) -> None:
 def test_files_are_compared_byte_for_byte(tmp_path: Path) -> None:
     files = {"a": b"1" * 1000, "b": b"2" * 10, "c": b"", "d": b"x"}
     place, manifest = _one(tmp_path, files)
-    assert faults_of_files(place, "one", manifest) == []
+    assert flaws_of_files(place, "one", manifest) == []
     (tmp_path / "one" / "a").write_bytes(b"1" * 999 + b"2")
     (tmp_path / "one" / "b").write_bytes(b"2" * 9)
     (tmp_path / "one" / "c").write_bytes(b"3")
     (tmp_path / "one" / "d").unlink()
     (tmp_path / "one" / "e").write_bytes(b"foreign")
-    assert faults_of_files(place, "one", manifest) == [
+    assert [flaw.what for flaw in flaws_of_files(place, "one", manifest)] == [
         "a has other bytes than were written",
         "b has 9 bytes and was written with 10",
         "d is missing",
@@ -85,5 +85,6 @@ def test_readers_share_the_files(tmp_path: Path) -> None:
     place, manifest = _one(tmp_path, {name: name.encode() for name in "abcde"})
     for name in "abcde":
         (tmp_path / "one" / name).unlink()
-    shares = [faults_of_files(place, "one", manifest, lambda number, rank=rank: number % 2 == rank) for rank in (0, 1)]
+    found = [flaws_of_files(place, "one", manifest, lambda number, rank=rank: number % 2 == rank) for rank in (0, 1)]
+    shares = [[flaw.what for flaw in share] for share in found]
     assert sorted(shares[0] + shares[1]) == [f"{name} is missing" for name in "abcde"] and {len(share) for share in shares} == {2, 3}

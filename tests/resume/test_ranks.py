@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 
 from fullstep.resume import LoadError, SaveError
+from fullstep.resume.arguments import agreed_step
 from fullstep.resume.ranks import Ranks, said
 
 pytestmark = pytest.mark.real_classes
@@ -52,6 +53,19 @@ def test_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     assert others.told == [None]  # what is large is not sent around
     assert Others(monkeypatch, {0: 1, 2: 2, 3: 3}).ranks.share(7, SaveError) == [1, 7, 2, 3]
     assert Others(monkeypatch, {0: ["found", None]}).ranks.from_first(_raises(AssertionError("not asked")), LoadError) == "found"
+
+
+def test_all_save_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = Others(monkeypatch, {0: (3, ""), 2: (3, ""), 3: (3, "")})
+    assert agreed_step(3, {"loss": 1.5}, others.ranks) == 3
+    with pytest.raises(SaveError, match="rank 0: saves step 3, and rank 1 saves step 4"):
+        agreed_step(4, None, others.ranks)
+    with pytest.raises(ValueError, match=r"step = 1\.5: a whole number"):
+        agreed_step(1.5, None, others.ranks)  # type: ignore[arg-type]
+    assert others.told[-1] == (1.5, "step = 1.5: a whole number from 0 on")  # so that no rank waits for this one
+    others = Others(monkeypatch, {0: (3, ""), 2: (3, "note: it holds itself"), 3: (3, "")})
+    with pytest.raises(SaveError, match="rank 2: note: it holds itself"):
+        agreed_step(3, None, others.ranks)
 
 
 def test_another_rank_failed(monkeypatch: pytest.MonkeyPatch) -> None:

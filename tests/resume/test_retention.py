@@ -121,6 +121,21 @@ def test_what_something_else_wrote_stays(tmp_path: Path) -> None:
     assert folders(tmp_path) == ["step-00000001", "step-00000003"] and (theirs / "__0_0.distcp").read_bytes() == b"theirs"
 
 
+def test_folders_that_are_not_empty_stay(tmp_path: Path) -> None:
+    """Also where there is no plain file in them."""
+    theirs = tmp_path / "step-00000001"
+    (theirs / "below").mkdir(parents=True)
+    linked = tmp_path / "step-00000002"
+    linked.mkdir()
+    (linked / "data").symlink_to(tmp_path / "elsewhere")
+    empty = tmp_path / "step-00000000"
+    empty.mkdir()
+    training = Alone(tmp_path, keep=1)
+    training.train(2)
+    training.saved()
+    assert folders(tmp_path) == ["step-00000001", "step-00000002", "step-00000003"]
+
+
 def test_a_damaged_one_does_not_count_among_those_that_are_kept(tmp_path: Path) -> None:
     """Else the last good one would go for it."""
     training = Alone(tmp_path, keep=2)

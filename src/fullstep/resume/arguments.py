@@ -11,7 +11,9 @@ import torch
 import torch.distributed as dist
 from torch.optim import Optimizer
 
+from fullstep.resume.errors import SaveError
 from fullstep.resume.guarded_script import require_guarded_script
+from fullstep.resume.ranks import Ranks
 from fullstep.resume.state import UNTOUCHED
 
 
@@ -24,6 +26,28 @@ def whole_step(step: int) -> int:
     if whole < 0:
         raise ValueError(f"step = {step!r}: a whole number from 0 on")
     return whole
+
+
+def agreed_step(step: int, note: Mapping[str, Any] | None, ranks: Ranks) -> int:
+    """The step, the same on all ranks; what one of them cannot save, none saves.
+
+    Raises:
+        ValueError: this rank cannot
+        SaveError: another one cannot, or saves another step
+    """
+    wrong: ValueError | None = None
+    try:
+        step = whole_step(step)
+        require_json(note)
+    except ValueError as error:
+        wrong = error
+    told = ranks.share((step, str(wrong or "")), SaveError)
+    if wrong is not None:
+        raise wrong
+    for rank, (other, why) in enumerate(told):
+        if why or other != step:
+            raise SaveError(f"rank {rank}: {why or f'saves step {other}, and rank {ranks.rank} saves step {step}'}")
+    return step
 
 
 def require_json(note: Mapping[str, Any] | None) -> None:

@@ -18,10 +18,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from fullstep.resume.arguments import require_json, require_sound, whole_step
+from fullstep.resume.arguments import agreed_step, require_sound
 from fullstep.resume.digests import digests_of
-from fullstep.resume.errors import LoadError, SaveError
+from fullstep.resume.errors import IncompleteError, LoadError, SaveError
 from fullstep.resume.folders import checkpoints_in, claim_folder, make_room, starts_in
+from fullstep.resume.frozen import Frozen
 from fullstep.resume.loading import Loader
 from fullstep.resume.manifest import MANIFEST, Manifest
 from fullstep.resume.places import Place
@@ -88,11 +89,14 @@ class Checkpoints:
         self._ranks = Ranks(self._talk)
         self.rank, self.ranks = self._ranks.rank, self._ranks.count
         self._state = TrainingState(model, optimizer, {name: part for name, part in parts.items() if part is not None}, self._saving)
+        self._frozen = Frozen(model, self._ranks)
         self._saver = Saver(self._place, mode, self._saving, self._ranks)
-        self._loader = Loader(self._place, self._state, self._saving, self._ranks)
+        self._loader = Loader(self._place, self._state, self._saving, self._ranks, self._frozen)
         self._stop = StopSignal(signals, notice_seconds, self._talk)
         self._save_seconds: float | None = None
         self._damaged: set[str] = set()
+        self._was_complete = False
+        """one of the folders that the last load passed over"""
         self._starts: int | None = None
         self.loaded: Loaded | None = None
         """what the last load found"""
@@ -121,17 +125,17 @@ class Checkpoints:
             SaveError: this save failed, or the one before that was in flight; checkpoints before are as they were
             ValueError: the note cannot be written
         """
-        step = whole_step(step)
-        require_json(note)
+        step = agreed_step(step, note, self._ranks)
         begun = time.perf_counter()
         self._finish_before()
         waited = time.perf_counter()
+        frozen = self._frozen.fingerprint()
         folder, self._starts = self._ranks.from_first(partial(self._claim, step), SaveError)
         saved = Saved(step=step, folder=folder, mode=self.mode, waited_seconds=waited - begun)
         versions = {"torch": torch.__version__, "fullstep": version("fullstep")}
         parts = self._state.names
         manifest = Manifest(
-            step=step, starts=self._starts, ranks=self.ranks, parts=parts, files={}, versions=versions, note=note or {}
+            step=step, starts=self._starts, ranks=self.ranks, parts=parts, files={}, frozen=frozen, versions=versions, note=note or {}
         )  # fmt: skip
         self._saver.start(self._state.to_save, saved, manifest, at_once=self._stop.agreed)
         saved.stall_seconds = time.perf_counter() - begun
@@ -176,12 +180,15 @@ class Checkpoints:
         return saved
 
     def resume(self) -> int:
-        """Loads the newest whole checkpoint. Returns its step; 0 where there is none, which is said: a folder can have vanished.
+        """Loads the newest whole checkpoint. Returns its step; 0 where none was ever completed, which is said: a folder can have vanished.
 
         Raises:
-            LoadError: it does not fit this training
+            LoadError: it does not fit this training; or there are checkpoints, but none is whole
         """
         loaded = self.load()
+        if loaded is None and self._was_complete:
+            what = f"{self.folder} has checkpoints, but none that is whole: they are damaged or cannot be read"
+            raise LoadError(what, "To begin anew, take them away or name a new folder.")
         if loaded is None and self.rank == 0:
             _LOG.warning("%s has no whole checkpoint: training begins anew", self.folder)
         return 0 if loaded is None else loaded.step
@@ -203,20 +210,23 @@ class Checkpoints:
             raise ValueError(f"without = {sorted(unknown)}: allowed are {', '.join(LEFT_OUT)}")
         self.finish()
         skipped: list[tuple[str, str]] = []
+        self._was_complete = False
         there = self._ranks.from_first(partial(checkpoints_in, self._place), LoadError)
         self._starts = starts_in(there) + 1
         for found in there:
             if step is not None and found.step != step:
                 continue
             begun = time.perf_counter()
-            why = [found.why] if found.manifest is None else self._loader.faults(found.folder, found.manifest)
-            if not why and found.manifest is not None:
+            flaws = self._loader.flaws(found)
+            if not flaws and found.manifest is not None:
                 verified = time.perf_counter() - begun
                 loaded = self._loader.load(found.folder, found.manifest, without)
                 self.loaded = replace(loaded, verify_seconds=verified, skipped=tuple(skipped))
                 return self.loaded
-            reason = "; ".join(why[:_MOST_SHOWN])
-            self._damaged.add(found.folder)
+            reason = "; ".join(flaw.what for flaw in flaws[:_MOST_SHOWN])
+            if any(flaw.lasts for flaw in flaws):
+                self._damaged.add(found.folder)
+            self._was_complete |= not isinstance(found.why, IncompleteError)
             skipped.append((found.folder, reason))
             if self.rank == 0:
                 _LOG.warning("%s is passed over: %s", found.folder, reason)
@@ -256,7 +266,7 @@ class Checkpoints:
     @property
     def notice(self) -> Notice | None:
         """How much time is left; None: nobody asked this rank to stop."""
-        return self._stop.notice(self._save_seconds, self._saver.seconds_under_way)
+        return self._stop.notice(self._saver.seconds_of_ended or self._save_seconds, self._saver.seconds_under_way)
 
     def close(self) -> None:
         """Waits for the upload in flight, lets staging memory go, and gives signals back. One rank alone may call it.

@@ -19,3 +19,11 @@ class SaveError(ResumeError):
 
 class LoadError(ResumeError):
     """A checkpoint cannot be loaded, or not into this model."""
+
+
+class IncompleteError(LoadError):
+    """A folder has no manifest: its save never ended, or something else wrote it."""
+
+
+class UnreadableError(LoadError):
+    """Reading failed, which says nothing about what is there: it may pass."""

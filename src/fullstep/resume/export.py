@@ -120,7 +120,14 @@ def _write_files(folder: Path, model: nn.Module, state: dict[str, Any]) -> None:
         return
     from safetensors.torch import save_file  # noqa: PLC0415 - comes with transformers
 
-    save_file({key: value.contiguous() for key, value in state.items() if isinstance(value, Tensor)}, folder / _FILE, {"format": "pt"})
+    shared = _shared(model)
+    own = {key: value.contiguous() for key, value in state.items() if isinstance(value, Tensor) and key not in shared}
+    save_file(own, folder / _FILE, {"format": "pt"})
+
+
+def _shared(model: nn.Module) -> set[str]:
+    """Names of parameters that have another name before: safetensors hold each once, as transformers has it."""
+    return {name for name, _ in model.named_parameters(remove_duplicate=False)} - {name for name, _ in model.named_parameters()}
 
 
 def _untied(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
@@ -131,6 +138,3 @@ def _untied(model: nn.Module, state: dict[str, Any]) -> dict[str, Any]:
         if first != name and first in state and name in state:
             state[name] = state[first]
     return state
-
-
-

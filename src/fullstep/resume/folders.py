@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from fullstep.resume.errors import LoadError, SaveError
+from fullstep.resume.errors import LoadError, SaveError, UnreadableError
 from fullstep.resume.manifest import MANIFEST, Manifest, read_manifest
 from fullstep.resume.places import CLAIM, Place
 
@@ -24,8 +24,8 @@ class Found(NamedTuple):
     attempt: int
     """saves of the same step are numbered; the last one counts"""
     manifest: Manifest | None
-    """None: it was not completed, or is damaged"""
-    why: str = ""
+    """None: it was not completed, or is damaged or cannot be read"""
+    why: LoadError | None = None
     """there is no manifest"""
 
     @property
@@ -86,22 +86,24 @@ def _found(place: Place, name: str, step: int, attempt: int) -> Found:
     try:
         manifest = read_manifest(place, name)
     except LoadError as error:
-        return Found(name, step, attempt, None, error.what)
+        return Found(name, step, attempt, None, error)
     if manifest.step != step:
-        return Found(name, step, attempt, None, f"{place.show(name)} holds step {manifest.step}: it was renamed")
+        return Found(name, step, attempt, None, LoadError(f"{place.show(name)} holds step {manifest.step}: it was renamed"))
     return Found(name, step, attempt, manifest)
 
 
-def _is_ours(place: Place, found: Found) -> bool:
-    """A save has begun it, or was killed between making it and marking it."""
-    return found.manifest is not None or place.has(found.folder, CLAIM) or not place.files(found.folder)
+def _may_go(place: Place, found: Found) -> bool:
+    """A save has begun it, or was killed between making it and marking it; and it is known not to be whole."""
+    if isinstance(found.why, UnreadableError):
+        return False
+    return found.manifest is not None or place.has(found.folder, CLAIM) or place.is_empty(found.folder)
 
 
 def make_room(place: Place, keep: int, new: str, damaged: Collection[str] = ()) -> list[str]:
     """Takes away what the new checkpoint makes superfluous, once it is complete.
 
     Checkpoints beyond the newest ``keep``, and folders of earlier steps whose save never ended, or that are damaged. What is later than the
-    new one stays: it is of another run. So does what something else wrote.
+    new one stays: it is of another run. So does what something else wrote, and what could not be read: that may pass.
 
     Args:
         place: of the checkpoints
@@ -119,7 +121,7 @@ def make_room(place: Place, keep: int, new: str, damaged: Collection[str] = ()) 
     earlier = (this.step, this.attempt)
     older = [each for each in found if (each.age < this.age if each.manifest is not None else (each.step, each.attempt) < earlier)]
     whole = [each for each in older if each.manifest is not None and each.folder not in damaged]
-    gone = [*whole[keep - 1 :], *(each for each in older if each not in whole and _is_ours(place, each))]
+    gone = [*whole[keep - 1 :], *(each for each in older if each not in whole and _may_go(place, each))]
     for each in gone:
         place.remove(each.folder, MANIFEST)
     return [each.folder for each in gone]

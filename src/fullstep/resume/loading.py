@@ -11,8 +11,10 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import Metadata
 
-from fullstep.resume.errors import LoadError
-from fullstep.resume.manifest import Manifest, faults_of_files
+from fullstep.resume.errors import LoadError, UnreadableError
+from fullstep.resume.folders import Found
+from fullstep.resume.frozen import Frozen
+from fullstep.resume.manifest import Flaw, Manifest, flaws_of_files
 from fullstep.resume.places import Place
 from fullstep.resume.ranks import FAILURES, Ranks, said
 from fullstep.resume.records import Loaded
@@ -30,18 +32,23 @@ class Loader:
         state: to fill
         group: of gloo; None: one process
         ranks: all of them, who talk by another group
+        frozen: what the checkpoint does not hold
     """
 
-    def __init__(self, place: Place, state: TrainingState, group: dist.ProcessGroup | None, ranks: Ranks) -> None:
-        self._place, self._state, self._group, self._ranks = place, state, group, ranks
+    def __init__(self, place: Place, state: TrainingState, group: dist.ProcessGroup | None, ranks: Ranks, frozen: Frozen) -> None:
+        self._place, self._state, self._group, self._ranks, self._frozen = place, state, group, ranks, frozen
 
-    def faults(self, folder: str, manifest: Manifest) -> list[str]:
-        """What is wrong with the files. Each rank reads a share of them; all learn what any of them found."""
-        if METADATA not in manifest.files:
-            return ["something else than a training was sealed in it"]
-        mine = partial(faults_of_files, self._place, folder, manifest, lambda number: number % self._ranks.count == self._ranks.rank)
-        found = self._ranks.share(self._ranks.together(mine, LoadError), LoadError)
-        return [fault for each in found for fault in each]
+    def flaws(self, found: Found) -> list[Flaw]:
+        """What is wrong with a folder. Each rank reads a share of its files; all learn what any of them found."""
+        if found.manifest is None:
+            return [Flaw(str(found.why), lasts=not isinstance(found.why, UnreadableError))]
+        if METADATA not in found.manifest.files:
+            return [Flaw("something else than a training was sealed in it")]
+        mine = partial(
+            flaws_of_files, self._place, found.folder, found.manifest, lambda number: number % self._ranks.count == self._ranks.rank
+        )
+        everywhere = self._ranks.share(self._ranks.together(mine, LoadError), LoadError)
+        return [flaw for each in everywhere for flaw in each]
 
     def load(self, folder: str, manifest: Manifest, without: Collection[str]) -> Loaded:
         """Fills what was verified.
@@ -49,6 +56,7 @@ class Loader:
         Raises:
             LoadError: it does not fit this training
         """
+        self._frozen.require(manifest.frozen)
         load_seconds, apply_seconds, rng = self.fill(folder, manifest.ranks, without, manifest.step)
         return Loaded(
             step=manifest.step, folder=folder, bytes=manifest.bytes, files=len(manifest.files) + 1, ranks=manifest.ranks,

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple
 
-from fullstep.resume.errors import LoadError
+from fullstep.resume.errors import IncompleteError, LoadError, UnreadableError
 from fullstep.resume.places import Place
 
 MANIFEST = "fullstep.json"
@@ -27,6 +27,14 @@ class StoredFile(NamedTuple):
     sha256: str
 
 
+class Flaw(NamedTuple):
+    """What is wrong with a file."""
+
+    what: str
+    lasts: bool = True
+    """False: it could not be read, which may pass"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What a checkpoint holds."""
@@ -39,6 +47,8 @@ class Manifest:
     starts: int = 1
     """so many times training had begun or gone back to a checkpoint in this place, before it saved this one"""
     files: Mapping[str, StoredFile]
+    frozen: tuple[str, ...] = ()
+    """fingerprint of the parameters that do not train and are not in it; several: of each rank's"""
     written: str = ""
     """time, UTC"""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -65,6 +75,7 @@ def write_manifest(place: Place, folder: str, manifest: Manifest) -> None:
         "starts": manifest.starts,
         "ranks": manifest.ranks,
         "parts": list(manifest.parts),
+        "frozen": list(manifest.frozen),
         "written": manifest.written,
         "versions": dict(manifest.versions),
         "note": dict(manifest.note),
@@ -77,15 +88,17 @@ def read_manifest(place: Place | str, folder: str) -> Manifest:
     """The manifest of a folder; nothing else in the folder is looked at.
 
     Raises:
-        LoadError: there is none, or it is damaged
+        IncompleteError: there is none
+        UnreadableError: it cannot be read
+        LoadError: it is damaged
     """
     place = Place.at(place) if isinstance(place, str) else place
     try:
         text = place.read(folder, MANIFEST)
     except FileNotFoundError:
-        raise LoadError(f"{place.show(folder)} has no {MANIFEST}: it was not completed, or something else wrote it") from None
-    except OSError as error:
-        raise LoadError(f"{place.show(folder)}/{MANIFEST} cannot be read: {error}") from None
+        raise IncompleteError(f"{place.show(folder)} has no {MANIFEST}: it was not completed, or something else wrote it") from None
+    except Exception as error:  # libraries behind fsspec have errors of their own
+        raise UnreadableError(f"{place.show(folder)}/{MANIFEST} cannot be read: {error}") from None
     try:
         body = json.loads(text)
         stated = body.pop("sha256")
@@ -95,14 +108,14 @@ def read_manifest(place: Place | str, folder: str) -> Manifest:
             raise LoadError(f"{place.show(folder)}/{MANIFEST} was changed after it was written")
         return Manifest(
             step=body["step"], starts=body["starts"], ranks=body["ranks"],
-            parts=tuple(body["parts"]), written=body["written"], versions=body["versions"],
+            parts=tuple(body["parts"]), frozen=tuple(body["frozen"]), written=body["written"], versions=body["versions"],
             note=body["note"], files={name: StoredFile(**file) for name, file in body["files"].items()},
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise LoadError(f"{place.show(folder)}/{MANIFEST} is damaged") from None
 
 
-def faults_of_files(place: Place, folder: str, manifest: Manifest, mine: Callable[[int], bool] = lambda _: True) -> list[str]:
+def flaws_of_files(place: Place, folder: str, manifest: Manifest, mine: Callable[[int], bool] = lambda _: True) -> list[Flaw]:
     """What is wrong with the files; empty: each is byte for byte as it was written.
 
     Args:
@@ -114,20 +127,20 @@ def faults_of_files(place: Place, folder: str, manifest: Manifest, mine: Callabl
     by_size = sorted(manifest.files.items(), key=lambda item: (-item[1].bytes, item[0]))
     chosen = [item for number, item in enumerate(by_size) if mine(number)]
     with ThreadPoolExecutor(_READERS) as pool:
-        return [fault for fault in pool.map(lambda item: _fault_of(place, folder, *item), chosen) if fault]
+        return [flaw for flaw in pool.map(lambda item: _flaw_of(place, folder, *item), chosen) if flaw is not None]
 
 
-def _fault_of(place: Place, folder: str, name: str, file: StoredFile) -> str:
+def _flaw_of(place: Place, folder: str, name: str, file: StoredFile) -> Flaw | None:
     try:
         with place.open(folder, name) as stream:
             found = digested(stream)
     except FileNotFoundError:
-        return f"{name} is missing"
-    except OSError as error:
-        return f"{name} cannot be read: {error}"
+        return Flaw(f"{name} is missing")
+    except Exception as error:
+        return Flaw(f"{name} cannot be read: {error}", lasts=False)
     if found.bytes != file.bytes:
-        return f"{name} has {found.bytes:,} bytes and was written with {file.bytes:,}"
-    return "" if found.sha256 == file.sha256 else f"{name} has other bytes than were written"
+        return Flaw(f"{name} has {found.bytes:,} bytes and was written with {file.bytes:,}")
+    return None if found.sha256 == file.sha256 else Flaw(f"{name} has other bytes than were written")
 
 
 def digested(stream: IO[bytes]) -> StoredFile:

@@ -68,6 +68,10 @@ class Place(ABC):
         """Of a checkpoint, by name, those in folders below it among them; not CLAIM."""
 
     @abstractmethod
+    def is_empty(self, folder: str) -> bool:
+        """Whether nothing at all is in it."""
+
+    @abstractmethod
     def put(self, folder: str, name: str, file: Path) -> None:
         """Copies a file of this machine into a checkpoint."""
 
@@ -137,13 +141,16 @@ class LocalPlace(Place):
         root = Path(self.path(folder))
         return sorted(each.relative_to(root).as_posix() for each in root.rglob("*") if each.is_file() and each != root / CLAIM)
 
+    def is_empty(self, folder: str) -> bool:
+        return not list(Path(self.path(folder)).iterdir())
+
     def put(self, folder: str, name: str, file: Path) -> None:
         target = Path(self.path(folder), name)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
 
     def open(self, folder: str, name: str) -> IO[bytes]:
-        return Path(self.path(folder), name).open("rb")
+        return open(Path(self.path(folder), name), "rb", opener=_open_at_once)
 
     def write_whole(self, folder: str, name: str, data: bytes) -> None:
         path = Path(self.path(folder), name)
@@ -207,6 +214,9 @@ class RemotePlace(Place):
         found = (posixpath.relpath(name, root) for name in self._files.find(root))
         return sorted(name for name in found if name != CLAIM)
 
+    def is_empty(self, folder: str) -> bool:
+        return not self.files(folder)
+
     def put(self, folder: str, name: str, file: Path) -> None:
         target = self._name(folder, name)
         self._files.makedirs(posixpath.dirname(target), exist_ok=True)
@@ -226,6 +236,11 @@ class RemotePlace(Place):
 
     def _name(self, *parts: str) -> str:
         return posixpath.join(self._inside, *parts)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe that bears the name of a file must not be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _keep_names(folder: str | Path) -> None:

@@ -62,14 +62,14 @@ class Saver:
             warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized", UserWarning)
 
     @property
-    def busy(self) -> bool:
-        """An upload has not been waited for."""
-        return self._upload is not None
-
-    @property
     def seconds_under_way(self) -> float | None:
         """How long the upload in flight has taken until now; None: there is none, or it has ended."""
         return None if self._upload is None or self._upload.ended else time.perf_counter() - self._upload.begun
+
+    @property
+    def seconds_of_ended(self) -> float | None:
+        """What the upload took that has ended and was not waited for yet; None: there is none."""
+        return self._upload.ended[0] - self._upload.begun if self._upload is not None and self._upload.ended else None
 
     def start(self, collect: Callable[[], _State], saved: Saved, manifest: Manifest, at_once: bool) -> None:
         """Begins a save; in mode sync, or with ``at_once``, it is also over when this returns.

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from fullstep.resume.manifest import MANIFEST, Manifest, StoredFile, digested, faults_of_files, read_manifest, write_manifest
+from fullstep.resume.manifest import MANIFEST, Manifest, StoredFile, digested, flaws_of_files, read_manifest, write_manifest
 from fullstep.resume.places import Place
 
 
@@ -36,7 +36,7 @@ def faults_of(folder: str | Path) -> list[str]:
     """
     path = Path(folder).absolute()
     place = Place.at(path.parent)
-    return faults_of_files(place, path.name, read_manifest(place, path.name))
+    return [flaw.what for flaw in flaws_of_files(place, path.name, read_manifest(place, path.name))]
 
 
 def _digested(place: Place, folder: str, name: str) -> StoredFile:

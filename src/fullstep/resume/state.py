@@ -80,12 +80,21 @@ class TrainingState:
         """Of the model and its optimizer, which is as before afterwards unless its new states are ``to_fill``."""
         untouched = self._untouched
         optimizers = [] if self.optimizer is None else [self.optimizer]
+        gradients = self._taken_gradients() if untouched else {}  # where there are any, torch gives the optimizer no states
         try:
             model, optimizer = get_state_dict(self.model, optimizers, options=self._options)
         finally:
+            for parameter, gradient in gradients.items():
+                parameter.grad = gradient
             if untouched and not to_fill and self.optimizer is not None:
                 self.optimizer.state.clear()
         return {"model": model, **({"optimizer": optimizer} if optimizers else {})}
+
+    def _taken_gradients(self) -> dict[Tensor, Tensor]:
+        taken = {each: each.grad for each in self.model.parameters() if each.grad is not None}
+        for parameter in taken:
+            parameter.grad = None
+        return taken
 
     @property
     def _own(self) -> str:
@@ -194,7 +203,9 @@ def _faults_of_tensors(state: Mapping[str, Any], metadata: Metadata) -> list[str
         there = theirs.get(name)
         if not isinstance(value, Tensor) or not isinstance(there, TensorStorageMetadata):
             continue
-        if there.size != value.shape:
+        if value.is_meta:
+            faults.append(f"{name} is on the meta device: fill the model before its checkpoint is loaded")
+        elif there.size != value.shape:
             faults.append(f"{name} is {tuple(there.size)} in it, and {tuple(value.shape)} here")
         elif there.properties.dtype != value.dtype:
             faults.append(f"{name} is {there.properties.dtype} in it, and {value.dtype} here")

@@ -28,7 +28,8 @@ import torch.distributed as dist
 from transformers import TrainerCallback
 
 from fullstep.resume.errors import LoadError, SaveError
-from fullstep.resume.manifest import MANIFEST, Manifest, faults_of_files, read_manifest
+from fullstep.resume.frozen import Frozen
+from fullstep.resume.manifest import MANIFEST, Manifest, flaws_of_files, read_manifest
 from fullstep.resume.places import Place
 from fullstep.resume.ranks import Ranks
 from fullstep.resume.sealed import seal
@@ -60,6 +61,7 @@ class SealedCheckpoints(TrainerCallback):
         self._notice_seconds, self._signals = notice_seconds, tuple(signals)
         self._stop: StopSignal | None = None
         self._group: dist.ProcessGroup | None = None
+        self._frozen: Frozen | None = None
         self._began = 0.0
         self._save_seconds: float | None = None
 
@@ -73,7 +75,7 @@ class SealedCheckpoints(TrainerCallback):
     def _newest(self) -> str | None:
         for name in self._folders():
             try:
-                faults = faults_of_files(self._place, name, read_manifest(self._place, name))
+                faults = [flaw.what for flaw in flaws_of_files(self._place, name, read_manifest(self._place, name))]
             except LoadError as error:
                 faults = [error.what]
             if not faults:
@@ -85,7 +87,7 @@ class SealedCheckpoints(TrainerCallback):
         found = [(int(match[1]), name) for name in self._place.names() if (match := _NAME.fullmatch(name))]
         return [name for _, name in sorted(found, reverse=True)]
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Refuses settings under which nothing could be resumed, and puts aside what the Trainer would write into."""
         for name in ("save_only_model", "save_total_limit"):
             if getattr(args, name, None):
@@ -95,6 +97,16 @@ class SealedCheckpoints(TrainerCallback):
         ranks = self._together()
         self._stop = StopSignal(self._signals, self._notice_seconds, self._group)
         ranks.from_first(partial(self._make_way, state.global_step), SaveError)
+        if hasattr(model, "peft_config"):  # of these the Trainer saves the adapters alone
+            self._frozen = Frozen(model, ranks)
+            self._frozen.require(ranks.from_first(partial(self._frozen_in, state.global_step), LoadError))
+
+    def _frozen_in(self, step: int) -> tuple[str, ...]:
+        """Of the checkpoint from which training goes on, where it is one that was sealed."""
+        try:
+            return read_manifest(self._place, f"checkpoint-{step}").frozen
+        except LoadError:
+            return ()
 
     def _together(self) -> Ranks:
         """All ranks, who talk by a group of their own: the Trainer's may be one of GPUs."""
@@ -135,17 +147,18 @@ class SealedCheckpoints(TrainerCallback):
         """Seals what the Trainer has just written, on rank 0 once every rank is here, and then takes older ones away."""
         ranks, name = self._together(), f"checkpoint-{state.global_step}"
         ranks.share(None, SaveError)  # every rank has written its random numbers
-        ranks.from_first(partial(self._seal, name, state.global_step, ranks.count), SaveError)
+        frozen = () if self._frozen is None else self._frozen.fingerprint()
+        ranks.from_first(partial(self._seal, name, state.global_step, ranks.count, frozen), SaveError)
         if ranks.rank == 0:
             self._make_room()
         self._save_seconds = time.perf_counter() - self._began
 
-    def _seal(self, name: str, step: int, ranks: int) -> None:
+    def _seal(self, name: str, step: int, ranks: int, frozen: tuple[str, ...]) -> None:
         if missing := _missing(self._place.files(name), ranks):
             remedy = "The checkpoints before are as they were."
             raise SaveError(f"{name} was not completed: {', '.join(missing)} is not among its files", remedy)
         versions = {"torch": torch.__version__, "transformers": version("transformers"), "fullstep": version("fullstep")}
-        seal(self._place, name, Manifest(step=step, ranks=ranks, parts=("trainer",), files={}, versions=versions))
+        seal(self._place, name, Manifest(step=step, ranks=ranks, parts=("trainer",), files={}, frozen=frozen, versions=versions))
 
     def _make_room(self) -> None:
         """The new one is complete whatever becomes of the old ones."""
