@@ -47,3 +47,26 @@ def test_every_word_of_the_answer_is_in_the_glossary() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").lower()
     for word in ("allocated", "reserved", "device", "needed", "usable", "fits", "tight", "does not fit", "instant", "holding", "verdict"):
         assert word in glossary, word
+
+
+def test_every_word_of_checkpoints_and_drills_is_in_the_glossary() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").lower()
+    words = (
+        "leg", "manifest", "seal", "control", "digest", "gate", "staging", "upload", "whole", "interval", "disk alone", "frozen base",
+        "notice", "uninterrupted", "undecided", "warm-up",
+    )  # fmt: skip
+    missing = [word for word in words if f"**{word}**" not in re.sub(r"\*\* \([a-z ]+\)", "**", glossary)]
+    assert missing == []
+
+
+def test_files_that_code_and_tables_name_are_there() -> None:
+    """A source that says which test repeats a figure, or which page tells more."""
+    named = re.compile(r"(?<![\w/.])((?:tests|docs|src|validation|tools|benchmarks|examples)/[\w./-]+\.(?:py|md|csv|toml|jsonl|yaml))\b")
+    texts = [path for pattern in ("*.py", "*.csv") for path in (ROOT / "src").rglob(pattern)]
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in texts
+        for name in named.findall(path.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists()
+    }
+    assert found == set()
