@@ -66,6 +66,7 @@ test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives aga
 	$(BIN)/pytest tests/formats/slow_launch.py
 	$(BIN)/pytest tests/lab/drill/slow_drill.py
 	$(BIN)/pytest tests/resume/slow_kills.py
+	$(BIN)/pytest tests/resume/slow_trainer.py
 
 accuracy: $(RUN_READY) ## score the estimates against published measurements and rewrite the tables in the docs
 	$(BIN)/python validation/accuracy.py

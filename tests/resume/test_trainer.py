@@ -12,7 +12,8 @@ import torch
 import transformers
 
 from fullstep.resume import SealedCheckpoints
-from fullstep.resume.errors import SaveError
+from fullstep.resume.errors import LoadError, SaveError
+from fullstep.resume.manifest import read_manifest
 from fullstep.resume.sealed import faults_of
 from fullstep.resume.trainer import _missing
 
@@ -36,12 +37,12 @@ def _stop(control: Any) -> None:
     control.should_training_stop = True
 
 
-def _train(folder: Path, *callbacks: Any, resume: str | None = None, **settings: Any) -> Any:
+def _train(folder: Path, *callbacks: Any, resume: str | None = None, adapt: Any = lambda model: model, **settings: Any) -> Any:
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, attention_dropout=0.1
     )
-    model = transformers.LlamaForCausalLM(config)
+    model = adapt(transformers.LlamaForCausalLM(config))
     rows = [{"input_ids": row, "labels": row} for row in torch.randint(0, 64, (40, 8), generator=torch.Generator().manual_seed(1))]
     arguments = transformers.TrainingArguments(
         output_dir=str(folder), max_steps=_STEPS, per_device_train_batch_size=2, save_strategy="steps", save_steps=2, report_to=[],
@@ -159,3 +160,17 @@ def test_files_of_fsdp_and_deepspeed_are_known() -> None:
     assert _missing(fsdp, 2) == []
     assert _missing(fsdp, 3) == ["rng_state_2.pth"]
     assert _missing(["global_step5/zero_pp_rank_0.pt", "rng_state.pth", "trainer_state.json"], 1) == []
+
+
+def test_the_base_of_adapters(tmp_path: Path) -> None:
+    """The Trainer saves of a peft model the adapters alone, and would go on with them on another base."""
+    from peft import LoraConfig, get_peft_model  # noqa: PLC0415
+
+    def adapted(model: Any) -> Any:
+        return get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
+
+    _train(tmp_path, SealedCheckpoints(tmp_path), _At(4, _stop), adapt=adapted)
+    assert len(read_manifest(str(tmp_path), "checkpoint-4").frozen) == 1
+    assert _train(tmp_path, SealedCheckpoints(tmp_path), _At(5, _stop), resume=str(tmp_path / "checkpoint-4"), adapt=adapted)
+    with pytest.raises(LoadError, match="parameters that do not train are not those with which it was saved"):
+        _train(tmp_path, SealedCheckpoints(tmp_path), resume=str(tmp_path / "checkpoint-4"), adapt=lambda model: adapted(model.half()))
