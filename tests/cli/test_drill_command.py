@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from fullstep.cli import main
 
 _TRAINING = str(Path(__file__).parent.parent / "lab" / "drill" / "command" / "training.py")
+_SLOW = "[(print('step', n, 'loss', 9 - n, flush=True), time.sleep(0.1)) for n in range(1, 99)]"
 
 
 def _drill(*words: str, lost: str = "nothing") -> int:
@@ -55,13 +59,14 @@ def test_arguments_for_the_start_after_the_kill(capsys: pytest.CaptureFixture[st
     [
         (["--"], "nothing after --"),
         (["--cpu", "2", "--mode", "sync", "--", "x"], "--cpu, --mode with a command after --"),
+        (["--cpu", "0", "--ranks-after", "0", "--layers", "0", "--", "x"], "--cpu, --ranks-after, --layers with a command after --"),
         (["--model", "gpt2", "--", "x"], "a worksheet, or keys of one, and a command after --"),
         (["--", "no-such-program-here"], '"no-such-program-here": No such file'),
         (["--loss-pattern", "(", "--", "x"], "--loss-pattern"),
         (["--restart-with", "'", "--", "x"], "--restart-with"),
         (["--to", "s3://bucket/x", "--", "x"], "--to"),
         (["--silent-seconds", "nan", "--", "x"], "--silent-seconds"),
-        (["--to", "/proc/nowhere", "--", "x"], "a folder that can be written"),
+        (["--to", "/proc/nowhere", "--", "x"], "nothing can be made there: No such file"),
     ],
 )
 def test_what_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,3 +78,32 @@ def test_a_command_that_fails_by_itself(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["drill", "--", sys.executable, "-c", "print('Traceback: no data'); raise SystemExit(7)"]) == 4
     err = capsys.readouterr().err
     assert "exit code 7" in err and "no data" in err
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked for in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_whenever_it_is_stopped(number: signal.Signals, tmp_path: Path) -> None:
+    """The command's child has no environment and no session of its parent's; the drill is told twice to end."""
+    program = f"import subprocess, time\nsubprocess.Popen(['env', '-i', 'setsid', 'sleep', '6400'])\n{_SLOW}"
+    fullstep, folder = Path(sys.executable).with_name("fullstep"), tmp_path / "new" / "to"
+    words = [str(fullstep), "drill", "--to", str(folder), "--", sys.executable, "-c", program]
+    for turn in range(6):
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            until = time.monotonic() + 30
+            while not (tmp_path / "new").exists() and time.monotonic() < until:
+                time.sleep(0.001)
+            time.sleep(turn * 0.02)
+            process.send_signal(number)
+            time.sleep(0.005)
+            process.send_signal(number)
+            process.communicate(timeout=60)
+        assert process.returncode in (128 + number, -number)  # the second one may come when all is done
+        assert list(tmp_path.iterdir()) == []
+        assert [path for path in Path("/proc").glob("[0-9]*/cmdline") if _words_of(path)[:2] == [b"sleep", b"6400"]] == []
+
+
+def _words_of(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\0")
+    except OSError:
+        return []

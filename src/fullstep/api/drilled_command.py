@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fullstep.errors import Fault, InputError
+from fullstep.errors.stops import stoppable, stops_wait
 from fullstep.lab.drill.command.drill import Trial
 from fullstep.lab.drill.command.drill import drill_command as run_trial
 from fullstep.lab.drill.command.log import pattern_of
+from fullstep.lab.drill.front.place import DrillFolder, is_url
 from fullstep.ledger.command_drill import CommandDrill
 
 
@@ -45,14 +46,7 @@ def drill_command(
         LabError: it failed by itself, or hung
     """
     trial = Trial(tuple(command), tuple(restart_with), kill_after, pattern_of(loss_pattern), silent_seconds)
-    try:
-        if to is not None:
-            Path(to).mkdir(parents=True, exist_ok=True)
-        room = Path(tempfile.mkdtemp(prefix="fullstep-drill-", dir=to)).resolve()
-    except OSError as error:
-        raise InputError(Fault("--to", f'"{to}": {error.strerror or error}', "a folder that can be written")) from None
-    try:
-        return run_trial(trial, room, progress)
-    finally:
-        if not keep_files:
-            shutil.rmtree(room, ignore_errors=True)
+    if to is not None and is_url(to):
+        raise InputError(Fault("--to", f'"{to[:80]}"', "a folder", "A command finds its checkpoints' folder in CHECKPOINT_DIR."))
+    with stops_wait(), DrillFolder(to if to is not None else tempfile.gettempdir(), keep_files) as folder, stoppable():
+        return run_trial(trial, Path(folder.path).resolve(), progress)

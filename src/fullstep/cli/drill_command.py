@@ -59,15 +59,18 @@ def _require_command(arguments: argparse.Namespace) -> None:
         faults.append(Fault("command line", "nothing after --", "a program and its arguments", "fullstep drill -- torchrun train.py"))
     if not arguments.silent_seconds > 0:
         faults.append(Fault("--silent-seconds", f"{arguments.silent_seconds:g}", "more than 0"))
-    if arguments.to is not None and "://" in arguments.to:
-        faults.append(Fault("--to", f'"{arguments.to[:80]}"', "a folder", "A command finds its checkpoints' folder in CHECKPOINT_DIR."))
     if states_anything(arguments):
         faults.append(Fault("command line", "a worksheet, or keys of one, and a command after --", "one of the two"))
-    stated = [f"--{name.replace('_', '-')}" for name in _OF_WORKSHEETS if getattr(arguments, name)]
+    stated = [f"--{name.replace('_', '-')}" for name in _OF_WORKSHEETS if _is_stated(getattr(arguments, name))]
     if stated:
         faults.append(Fault("command line", f"{', '.join(stated)} with a command after --", "only with a worksheet"))
     if faults:
         raise InputError(*faults)
+
+
+def _is_stated(value: object) -> bool:
+    """A number is, also where it is 0."""
+    return value is not None and value is not False and value != []
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fullstep.errors.stops import stoppable, stops_wait
 from fullstep.job import Settings
 from fullstep.lab.drill.front import judge
 from fullstep.lab.drill.front.place import DrillFolder
@@ -77,6 +78,11 @@ class _Legs:
     started_at: dict[str, float] = field(default_factory=dict)
 
     @property
+    def count(self) -> int:
+        """Of legs, all together."""
+        return 4 if self.wanted.elsewhere is None else 5
+
+    @property
     def last_step(self) -> int:
         return self.wanted.saved_at + STEPS_AFTER
 
@@ -94,17 +100,25 @@ class _Legs:
             mode=wanted.mode, keep=2, runs=runs, **settings,
         )  # fmt: skip
         write_leg(leg, records / "leg.json")
-        self.progress(f"{name}: starting {ranks} ranks")
-        with started(name, ranks, records / "leg.json") as tree:
-            self.started_at[name] = tree.started_at
-            tree.wait_for_ranks(wanted.silent_seconds, self.progress)
+        self._run(leg, ranks, records / "leg.json")
+        self.records_of[name] = read_records(leg, ranks)
+        self.seen |= seen_of(self.records_of[name])
+
+    def _run(self, leg: Leg, ranks: int, path: Path) -> None:
+        number = len(self.records_of) + 1
+
+        def say(stage: str) -> None:
+            self.progress(f"leg {number} of {self.count}: {leg.name}: {stage.removeprefix(f'{leg.name}: ')}")
+
+        say(f"starting {ranks} ranks")
+        with started(leg.name, ranks, path) as tree, stoppable():
+            self.started_at[leg.name] = tree.started_at
+            tree.wait_for_ranks(self.wanted.silent_seconds, say)
             if leg.waits:
                 self.failed_at = time.time()
                 self.killed_seconds = tree.family.kill()
             else:
                 tree.wait_for_end()
-        self.records_of[name] = read_records(leg, ranks)
-        self.seen |= seen_of(self.records_of[name])
 
 
 def run_drill(wanted: Wanted, progress: Progress = lambda _: None) -> Drill:
@@ -120,21 +134,31 @@ def run_drill(wanted: Wanted, progress: Progress = lambda _: None) -> Drill:
         LabError: a process died or hung
     """
     begun = time.monotonic()
-    with DrillFolder(wanted.to, wanted.keeps_files) as folder, tempfile.TemporaryDirectory(prefix="fullstep-drill-") as records:
+    with (
+        stops_wait(),
+        DrillFolder(wanted.to, wanted.keeps_files) as folder,
+        tempfile.TemporaryDirectory(prefix="fullstep-drill-") as records,
+        stoppable(),
+    ):
         legs = _Legs(wanted, folder.path, Path(records), progress)
-        last = legs.last_step
-        ends = (last,)
-        legs.go("uninterrupted", Run("uninterrupted", last, digest_at=(wanted.saved_at, last)))
-        legs.go(
-            "saving", Run("saving", last, save_at=(min(WARM_UP_STEP, wanted.saved_at - 1), wanted.saved_at), digest_at=ends),
-            waits=True, writes_raw=True, exports=wanted.exports, samples_memory=True,
-        )  # fmt: skip
-        legs.go("resumed", Run("resumed", last, resumes=True, digest_at=ends))
-        legs.go("controls", *_control_runs(wanted, last))
-        if wanted.elsewhere is not None:
-            legs.go("elsewhere", Run("elsewhere", last, resumes=True, plain=True, compares_end=True, digest_at=ends), elsewhere=True)
+        _go_all(legs)
         progress("comparing")
         return _judged(legs, time.monotonic() - begun)
+
+
+def _go_all(legs: _Legs) -> None:
+    """One leg after another."""
+    wanted, last = legs.wanted, legs.last_step
+    ends = (last,)
+    legs.go("uninterrupted", Run("uninterrupted", last, digest_at=(wanted.saved_at, last)))
+    legs.go(
+        "saving", Run("saving", last, save_at=(min(WARM_UP_STEP, wanted.saved_at - 1), wanted.saved_at), digest_at=ends),
+        waits=True, writes_raw=True, exports=wanted.exports, samples_memory=True,
+    )  # fmt: skip
+    legs.go("resumed", Run("resumed", last, resumes=True, digest_at=ends))
+    legs.go("controls", *_control_runs(wanted, last))
+    if wanted.elsewhere is not None:
+        legs.go("elsewhere", Run("elsewhere", last, resumes=True, plain=True, compares_end=True, digest_at=ends), elsewhere=True)
 
 
 def _control_runs(wanted: Wanted, last: int) -> list[Run]:

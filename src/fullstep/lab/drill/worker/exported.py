@@ -22,6 +22,10 @@ _FOLDER = "export"
 def export_and_read_back(training: Training, folder: Path) -> dict[str, Any]:
     """Writes the export into a new folder of this machine, and takes it away again. All ranks must call it.
 
+    Args:
+        training: whose model it is
+        folder: in which the new one is made, on the disk of the checkpoints where that is one of this machine
+
     Returns:
         files, bytes and seconds of the export, how many tensors it has, and which of them came back otherwise than they are in the training
     """

@@ -43,7 +43,7 @@ def go_through_leg(leg: Leg, say: Callable[[str], None], clock: dict[str, float]
         from fullstep.lab.drill.worker.exported import export_and_read_back  # noqa: PLC0415 - few legs do
 
         say("exporting the model")
-        record["export"] = export_and_read_back(training, Path(leg.records))
+        record["export"] = export_and_read_back(training, Path(leg.records if "://" in leg.folder else leg.folder))
     if leg.writes_raw:
         say("measuring the disk")
         total = record["runs"][-1]["saves"][-1]["bytes"]
