@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from fullstep.api import drill_room, drilled, worksheet_from_mapping
+from fullstep.api.checkpoints import checkpoint_of
 from fullstep.api.drilled import drill
 from fullstep.errors import InputError, UnsupportedError
 from fullstep.lab.drill import Wanted
+from fullstep.ledger import Checkpoint
 from fullstep.ledger.drill import Drill
 
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 256}
@@ -86,7 +88,8 @@ def test_fewer_blocks_and_shorter_rows_are_those_of_worksheet_and_prediction() -
     [
         ({"cpu": 0}, "--cpu: found 0"),
         ({"ranks_after": 3}, r"--ranks-after: found 3; allowed: a divisor of the 4 rows of a step. For example --set batch.accumulation=3"),
-        ({"ranks_after": 0}, "--ranks-after: found 0"),
+        ({"ranks_after": 0}, r"--ranks-after: found 0; allowed: a divisor of the 4 rows of a step. For example --ranks-after 1\."),
+        ({"ranks_after": -2}, r"--ranks-after: found -2; .* For example --ranks-after 1\."),
         ({"after": {"method.kind": "lora"}}, "--after: method.kind, which makes another training"),
         ({"layers": 9}, "--layers: found 9; allowed: 1 to 4"),
     ],
@@ -94,6 +97,70 @@ def test_fewer_blocks_and_shorter_rows_are_those_of_worksheet_and_prediction() -
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         drill(worksheet_from_mapping(SHEET), "somewhere", **{"cpu": 2, **options})
+
+
+def test_the_remedy_for_rows_that_cannot_be_divided_helps() -> None:
+    stated = {**SHEET, "batch": {"micro_batch": 2, "global_rows": 8}}
+    with pytest.raises(InputError, match=r"a divisor of the 8 rows of a step. For example --set batch\.global_rows=24"):
+        drill(worksheet_from_mapping(stated), "somewhere", cpu=2, ranks_after=3)
+    for batch in ({"micro_batch": 2, "global_rows": 24}, {"micro_batch": 2, "accumulation": 3}):
+        found = wanted({"batch": batch}, ranks_after=3).elsewhere
+        assert found is not None and found.ranks == 3
+
+
+def test_where_nothing_can_be_left_out_another_way_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A model of two blocks is drilled with one, and one of one block not with fewer."""
+    monkeypatch.setattr(drill_room, "_available_bytes", lambda: 10)
+    monkeypatch.setattr(drill_room, "_free_bytes", lambda _: 10)
+    said = {}
+    for layers in (3, 2, 1):
+        with pytest.raises(InputError) as error:
+            drill(worksheet_from_mapping(SHEET), str(tmp_path), cpu=2 if layers > 1 else 1, layers=layers)
+        said[layers] = [fault.remedy for fault in error.value.faults]
+    assert said[3][0] == "Drill fewer blocks of the model: --layers 2. Fewer ranks take less: --cpu 1."
+    assert said[2][1] == "Drill fewer blocks of the model: --layers 1. Or another disk."
+    assert said[1] == ["A machine with more memory, or a smaller model.", "Use another disk."]
+
+
+def test_an_export_is_counted_where_it_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In bfloat16 4 blocks of 64 and 256 words: a few hundred kB; the checkpoints lie elsewhere where there is a URL."""
+    predicted = wanted_checkpoint()
+    asked: list[Path] = []
+
+    def free(path: Path) -> int:
+        asked.append(path)
+        return limit
+
+    monkeypatch.setattr(drill_room, "_free_bytes", free)
+    limit = int(4 * predicted.resumable_bytes + predicted.export_bytes / 2)
+    assert wanted(to=str(tmp_path)).exports is False
+    with pytest.raises(InputError, match=r"--to: .* of disk for a while"):
+        drill(worksheet_from_mapping(SHEET), str(tmp_path), cpu=2, export=True)
+    assert asked == [tmp_path] * 2
+    pytest.importorskip("fsspec")
+    assert wanted(to=f"file://{tmp_path}", export=True).exports is True
+    limit = int(predicted.export_bytes / 2)
+    with pytest.raises(InputError, match=r"TMPDIR: .* of disk for a while"):
+        drill(worksheet_from_mapping(SHEET), f"file://{tmp_path}", cpu=2, export=True)
+
+
+def wanted_checkpoint() -> Checkpoint:
+    """Of the worksheet on two ranks."""
+    return checkpoint_of(worksheet_from_mapping({**SHEET, "machine": {"gpus": 2}}), "distributed")
+
+
+def test_a_place_that_several_processes_cannot_write_is_refused_first() -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(InputError, match='--to: "memory://runs": files of memory:// live inside of one process'):
+        drill(worksheet_from_mapping(SHEET), "memory://runs", cpu=0)
+
+
+def test_no_more_ranks_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drilled, "_COUNT", "print(2)")
+    with pytest.raises(InputError, match=r"--ranks-after: found 4; allowed: 1 to 2, the GPUs that torch sees. --cpu 2 drills"):
+        drill(worksheet_from_mapping(SHEET), "somewhere", ranks_after=4)
+    assert wanted(cpu=None, ranks_after=1).device == "cuda"
+    assert wanted(ranks_after=4).device == "cpu"
 
 
 def test_limits_hold_for_both_layouts_and_name_the_key_in_its_file() -> None:

@@ -13,7 +13,7 @@ from fullstep.api.drill_room import require_room
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.job import Settings, Worksheet, settings_of
 from fullstep.job.editing import edit
-from fullstep.lab.drill import Elsewhere, Wanted, faults_of, notes_of, require_libraries, run_drill
+from fullstep.lab.drill import Elsewhere, Wanted, faults_of, notes_of, require_libraries, require_place, run_drill
 from fullstep.ledger import Checkpoint
 from fullstep.ledger.drill import Drill
 from fullstep.models import model_config
@@ -62,33 +62,41 @@ def drill(
         LabError: a process died or hung
     """
     versions = require_libraries()
+    require_place(to)
     sheet, blocks = _changed(worksheet, layers, tokens)
     device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", _gpus())
     if ranks < 1:
         raise InputError(Fault("--cpu", f"found {ranks}", "at least 1"))
     sheet = edit(sheet, {"machine.gpus": ranks, "machine.nodes": 1})
     settings = settings_of(sheet)
-    elsewhere = _elsewhere(sheet, settings, ranks, ranks_after, dict(after or {}))
-    faults = faults_of(settings) + (faults_of(elsewhere.settings) if elsewhere else [])
-    if faults:
-        located = [Fault(sheet.where(fault.where), fault.found, fault.allowed, fault.remedy) for fault in dict.fromkeys(faults)]
-        raise UnsupportedError(*located)
+    elsewhere = _elsewhere(sheet, settings, None if device == "cpu" else ranks, ranks_after, dict(after or {}))
+    _require_drillable(sheet, settings, *([elsewhere.settings] if elsewhere else []))
     saving = mode or (settings.checkpoint.async_mode if settings.checkpoint.asynchronous else "sync")
     sheet = edit(sheet, {"checkpoint.asynchronous": saving != "sync", "checkpoint.async_mode": None if saving == "sync" else saving})
-    predicted = _predicted(sheet)
     config, name = model_config(sheet.section("model"))
-    require_room(settings, elsewhere.settings if elsewhere else None, config, predicted, device=device, to=to, mode=saving)
     wanted = Wanted(
         settings=settings, worksheet=sheet.as_dict(), config=config, model=_name(worksheet, name), device=device, ranks=ranks, to=to,
         mode=saving, elsewhere=elsewhere, exports=export, keeps_files=keep_files, silent_seconds=silent_seconds,
         notes=tuple(notes_of(settings, device)), versions=versions, blocks=blocks,
     )  # fmt: skip
-    seen = run_drill(wanted, progress)
+    predicted = _predicted(sheet)
+    require_room(wanted, predicted)
+    return Drilled(settings, _with_prediction(sheet, run_drill(wanted, progress), predicted))
+
+
+def _require_drillable(sheet: Worksheet, *layouts: Settings) -> None:
+    """In each of the layouts; faults are told with their place in the worksheet's file."""
+    faults = dict.fromkeys(fault for settings in layouts for fault in faults_of(settings))
+    if faults:
+        raise UnsupportedError(*(Fault(sheet.where(fault.where), fault.found, fault.allowed, fault.remedy) for fault in faults))
+
+
+def _with_prediction(sheet: Worksheet, seen: Drill, predicted: Checkpoint | None) -> Drill:
+    """Times of it with the rates that were measured, where the worksheet states none."""
     rates = {} if predicted is None else _measured_rates(sheet, seen)
     if rates:
-        seen = replace(seen, predicted_with="measured")
-        predicted = _predicted(edit(sheet, rates))
-    return Drilled(settings, replace(seen, predicted=predicted))
+        return replace(seen, predicted_with="measured", predicted=_predicted(edit(sheet, rates)))
+    return replace(seen, predicted=predicted)
 
 
 def _changed(worksheet: Worksheet, layers: int | None, tokens: int | None) -> tuple[Worksheet, tuple[int, int] | None]:
@@ -109,25 +117,37 @@ def _name(worksheet: Worksheet, name: str) -> str:
     return str(worksheet.section("model").get("name") or name)
 
 
-def _elsewhere(sheet: Worksheet, settings: Settings, ranks: int, ranks_after: int | None, after: dict[str, Any]) -> Elsewhere | None:
-    """The same training on other ranks or in another layout; rows of a step stay as they are."""
+def _elsewhere(sheet: Worksheet, settings: Settings, most: int | None, ranks_after: int | None, after: dict[str, Any]) -> Elsewhere | None:
+    """The same training on other ranks (at most so many) or in another layout; rows of a step stay as they are."""
     if ranks_after is None and not after:
         return None
     others = [key for key in after if not key.startswith("layout.")]
     if others:
         found = f"{', '.join(others)}, which makes another training"
         raise InputError(Fault("--after", found, "keys of the section layout", "For example --after layout.strategy=ddp."))
-    there = ranks if ranks_after is None else ranks_after
-    rows = settings.rows_per_step
-    if there < 1 or rows % there:
-        remedy = f"For example --set batch.accumulation={there if there > 0 else 1}."
-        raise InputError(Fault("--ranks-after", f"found {there}", f"a divisor of the {rows} rows of a step", remedy))
+    there = settings.layout.data_parallel if ranks_after is None else ranks_after
+    _require_ranks(sheet, settings, there, most)
     changes: dict[str, Any] = {"machine.gpus": there, "layout.shards": None, "batch.global_rows": None, "batch.accumulation": None, **after}
     if "layout.strategy" not in after:
         one = settings.layout.strategy if there > 1 else "single"
         changes["layout.strategy"] = "fsdp" if one == "single" and there > 1 else one
     moved = edit(sheet, changes)
     return Elsewhere(moved.as_dict(), settings_of(moved), there)
+
+
+def _require_ranks(sheet: Worksheet, settings: Settings, there: int, most: int | None) -> None:
+    """As many as there are GPUs for, and each with the same part of a step's rows."""
+    rows = settings.rows_per_step
+    if most is not None and there > most:
+        allowed = f"1 to {most}, the GPUs that torch sees"
+        raise InputError(Fault("--ranks-after", f"found {there}", allowed, f"--cpu {settings.layout.data_parallel} drills on processors."))
+    if there >= 1 and rows % there == 0:
+        return
+    remedy = "For example --ranks-after 1."
+    if there > 1:
+        by_rows = sheet.stated("batch.global_rows") is not None
+        remedy = f"For example --set batch.{f'global_rows={rows * there}' if by_rows else f'accumulation={there}'}."
+    raise InputError(Fault("--ranks-after", f"found {there}", f"a divisor of the {rows} rows of a step", remedy))
 
 
 def _predicted(sheet: Worksheet) -> Checkpoint | None:

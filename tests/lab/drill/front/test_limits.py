@@ -20,6 +20,7 @@ def settings(**sections: Any) -> Any:
     ("sections", "where"),
     [
         ({"method": {"kind": "qlora"}}, ["method.quantization"]),
+        ({"method": {"kind": "lora", "quantization": "int8"}}, ["method.quantization"]),
         ({"layout": {"strategy": "zero3"}}, ["layout.strategy"]),
         ({"layout": {"strategy": "fsdp", "implementation": "fsdp1"}}, ["layout.implementation"]),
         ({"layout": {"tensor": 2}}, ["layout.tensor"]),
@@ -37,6 +38,16 @@ def test_what_is_refused(sections: dict[str, Any], where: list[str]) -> None:
     beside = () if "layout.strategy" not in where else ("optimizer.implementation", "precision.master_weights")
     assert [fault.where for fault in found if fault.where not in beside] == where
     assert all(fault.found and fault.allowed for fault in found)
+
+
+@pytest.mark.parametrize(
+    ("method", "remedy"),
+    [({"kind": "qlora"}, "method.kind = lora over a base"), ({"kind": "lora", "quantization": "int8"}, "lora over a base")],
+)
+def test_a_quantized_base_is_told_what_would_do(method: dict[str, str], remedy: str) -> None:
+    """Following it leaves nothing that is refused."""
+    assert faults_of(settings(method=method))[0].remedy.startswith(remedy)
+    assert faults_of(settings(method={"kind": "lora"})) == []
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", "fsdp_grad_op", "hsdp"])

@@ -53,7 +53,8 @@ def _of_layout(settings: Settings) -> list[Fault]:
 def _of_method(settings: Settings) -> list[Fault]:
     method, faults = settings.method, []
     if method.is_quantized or method.quantization != "none":
-        remedy = "method.kind = lora over a base of 16 bits saves the same adapters."
+        kind = "method.kind = lora" if method.kind == "qlora" else method.kind
+        remedy = f"{kind} over a base of 16 bits saves the same adapters."
         found = f'"{method.quantization}": bitsandbytes and its like need a GPU of their own kind'
         faults.append(Fault("method.quantization", f"{found}, and cannot be drilled", "none", remedy))
     if method.objective != "sft":
