@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK
 from fullstep.cli.drill_command import add_command_arguments, run_command_drill
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
 from fullstep.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from fullstep.api.drilled import Drilled
+    from fullstep.job import Worksheet
 
 _MODES = ("sync", "thread", "process")
 TAKES_COMMAND = True
@@ -37,18 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Drills and returns the exit code: 3 where the drill failed or is void."""
     if arguments.command is not None:
         return run_command_drill(arguments)
-    from fullstep.cli.progress import progress  # noqa: PLC0415
-
-    faults = [] if arguments.to else [Fault("--to", "none is given", "a folder or a URL", "For example --to /mnt/runs.")]
-    if not arguments.silent_seconds > 0:
-        faults.append(Fault("--silent-seconds", f"found {arguments.silent_seconds:g}", "more than 0"))
-    try:
-        worksheet, after = worksheet_from(arguments), _after(arguments.after)
-    except InputError as error:
-        raise InputError(*error.faults, *faults) from None
-    if faults:
-        raise InputError(*faults)
+    worksheet, after = _asked(arguments)
     from fullstep.api.drilled import drill  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.cli.progress import progress  # noqa: PLC0415
     from fullstep.lab.drill import DrillFailedError  # noqa: PLC0415
 
     try:
@@ -61,7 +56,26 @@ def run(arguments: argparse.Namespace) -> int:
     except DrillFailedError as failed:
         _say_failed(failed.leg, failed.what, arguments.json)
         return EXIT_DOES_NOT_FIT
-    if arguments.json:
+    _say(drilled, arguments.json)
+    return EXIT_OK if drilled.drill.verdict == "passed" else EXIT_DOES_NOT_FIT
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[Worksheet, dict[str, Any]]:
+    """The worksheet, and what is different afterwards; all faults of the command line together."""
+    faults = [] if arguments.to else [Fault("--to", "none is given", "a folder or a URL", "For example --to /mnt/runs.")]
+    if not arguments.silent_seconds > 0:
+        faults.append(Fault("--silent-seconds", f"found {arguments.silent_seconds:g}", "more than 0"))
+    try:
+        worksheet, after = worksheet_from(arguments), _after(arguments.after)
+    except InputError as error:
+        raise InputError(*error.faults, *faults) from None
+    if faults:
+        raise InputError(*faults)
+    return worksheet, after
+
+
+def _say(drilled: Drilled, as_json: bool) -> None:
+    if as_json:
         from fullstep.report.drill_json import drill_as_dict  # noqa: PLC0415
         from fullstep.report.json import dump  # noqa: PLC0415
 
@@ -71,7 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
         from fullstep.report.paper import Paper  # noqa: PLC0415
 
         sys.stdout.write(drill_text(drilled.settings, drilled.drill, Paper.of(sys.stdout)))
-    return EXIT_OK if drilled.drill.verdict == "passed" else EXIT_DOES_NOT_FIT
 
 
 def _say_failed(leg: str, what: str, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from fullstep.lab.drill.leg import Leg
 from fullstep.lab.drill.worker.raw_speed import raw_speed
 from fullstep.lab.drill.worker.run import go_through
 from fullstep.lab.drill.worker.training import Training
+from fullstep.resume.places import Place
 
 
 def go_through_leg(leg: Leg, say: Callable[[str], None], clock: dict[str, float]) -> dict[str, Any]:
@@ -43,13 +44,18 @@ def go_through_leg(leg: Leg, say: Callable[[str], None], clock: dict[str, float]
         from fullstep.lab.drill.worker.exported import export_and_read_back  # noqa: PLC0415 - few legs do
 
         say("exporting the model")
-        record["export"] = export_and_read_back(training, Path(leg.records if "://" in leg.folder else leg.folder))
+        record["export"] = export_and_read_back(training, export_folder(leg))
     if leg.writes_raw:
         say("measuring the disk")
         total = record["runs"][-1]["saves"][-1]["bytes"]
         record["raw"] = raw_speed(leg.folder, max(total // dist.get_world_size(), 1))
     record["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return record
+
+
+def export_folder(leg: Leg) -> Path:
+    """On the disk of the checkpoints where that is one of this machine, so that no other one fills up."""
+    return Path(leg.folder if Place.at(leg.folder).is_local else leg.records)
 
 
 def _join(leg: Leg) -> torch.device:
