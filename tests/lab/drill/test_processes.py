@@ -63,6 +63,15 @@ def begun(program: str) -> Iterator[Processes]:
         yield found
 
 
+@contextmanager
+def sleeper(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(words) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 @needs_proc
 @pytest.mark.parametrize("way", ESCAPES)
 @pytest.mark.parametrize("ends", [False, True], ids=["killed", "ends by itself"])
@@ -83,19 +92,28 @@ def test_no_child_gets_away_from_a_command(way: str, ends: bool) -> None:
 
 
 @needs_proc
+def test_orphans_that_end_are_gone_at_once_as_without_a_drill() -> None:
+    """The command waits until its grandchild is no longer there."""
+    program = (
+        "import pathlib, subprocess, time\n"
+        "child = subprocess.run(['env', '-i', 'setsid', 'sh', '-c', 'sleep 0.1 >&- 2>&- & echo $!'], capture_output=True, text=True)\n"
+        "while pathlib.Path('/proc', child.stdout.strip()).exists(): time.sleep(0.02)\n"
+        "print('step 1 loss 2')"
+    )
+    run = run_command([sys.executable, "-c", program], {}, silent_seconds=20)
+    assert (run.status, run.last_step) == (0, 1)
+
+
+@needs_proc
 def test_what_was_there_before_stays_and_so_does_the_process_as_it_was() -> None:
     """A child of our own, in a session of its own and without a mark, as an orphan of the run would be; and one in our group."""
-    words = ["env", "-i", "setsid", "sleep", "6200"]
-    with subprocess.Popen(words) as before:
+    with sleeper("env", "-i", "setsid", "sleep", "6200") as before:
         assert wait_until(lambda: sleeping("6200"))
-        with begun(SLEEPS) as found, subprocess.Popen(["sleep", "6201"]) as beside:
+        with begun(SLEEPS) as found, sleeper("sleep", "6201") as beside:
             assert processes._become_subreaper(True) is True
             assert found.kill() < 20
             assert (before.poll(), beside.poll()) == (None, None)
-            beside.kill()
         assert before.poll() is None
-        before.kill()
-    assert before.returncode == beside.returncode == -signal.SIGKILL
     assert processes._become_subreaper(False) is False
 
 

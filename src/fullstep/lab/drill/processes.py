@@ -100,6 +100,17 @@ class Processes:
                     os.waitpid(each, os.WNOHANG)
         return {each for each in mine if not there[each].ended}
 
+    def take_note(self) -> None:
+        """Of orphans that have ended, as the system's first process would: whoever waits until they are gone shall not wait for the end."""
+        if _RUNS.was_subreaper is None:
+            return
+        with suppress(ChildProcessError, ProcessLookupError):
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                each = ended.si_pid
+                if each in _RUNS.going | _RUNS.strangers or os.getpgid(each) == os.getpgrp():
+                    return
+                os.waitpid(each, os.WNOHANG)
+
     def _orphans(self, there: Mapping[int, _Entry]) -> set[int]:
         """That came to this process during the run. Where several runs go on, nobody can tell whose they are: the last one takes them."""
         if _RUNS.was_subreaper is None or _RUNS.count > 1:

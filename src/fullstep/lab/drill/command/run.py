@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fullstep.errors import Fault, InputError, LabError
 from fullstep.errors.stops import stoppable
 from fullstep.lab.drill.command.log import Logged, logged_in
-from fullstep.lab.drill.processes import started
+from fullstep.lab.drill.processes import Processes, started
 
 _LOOK_SECONDS = 0.2
 _TAIL_LINES = 12
@@ -66,7 +66,7 @@ def run_command(
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(Fault("command after --", f'"{command[0][:80]}": {reason}', "a program and its arguments")) from None
-        output = _Output(family.first)
+        output = _Output(family)
         with stoppable():
             for line in output.lines(silent_seconds, run):
                 found = _heard(run, line, pattern)
@@ -112,9 +112,9 @@ def _heard(run: CommandRun, line: str, pattern: re.Pattern[str] | None) -> Logge
 class _Output:
     """What a process prints, in lines, those that a progress bar writes over among them."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        self._process, self._pipe = process, process.stdout
+    def __init__(self, family: Processes) -> None:
+        assert family.first.stdout is not None
+        self._family, self._pipe = family, family.first.stdout
         self._ready: deque[bytes] = deque()
         self._rest = b""
 
@@ -132,8 +132,9 @@ class _Output:
                 if time.monotonic() - heard > silent_seconds:
                     what = f"the command printed nothing for {silent_seconds:g} s and was stopped"
                     raise LabError(what, remedy="Allow more by --silent-seconds, or make it log.", details=run.tail)
+                self._family.take_note()
                 if not selector.select(_LOOK_SECONDS):
-                    if self._process.poll() is not None:  # what it left behind may still hold the pipe open
+                    if self._family.first.poll() is not None:  # what it left behind may still hold the pipe open
                         return
                     continue
                 if not (chunk := os.read(self._pipe.fileno(), 2**16)):

@@ -97,6 +97,7 @@ class Tree:
                 if time.monotonic() - heard > silent_seconds:
                     remedy = "A rank hangs, or one step of this model takes longer here: allow more with --silent-seconds."
                     raise self._error(f"said nothing for {silent_seconds:g} s and was stopped", remedy)
+                self.family.take_note()
                 if not selector.select(_LOOK_SECONDS):
                     if self._process.poll() is not None:
                         return
