@@ -152,11 +152,11 @@ class Drill:
     """where the drilled program is not the worksheet's"""
     versions: tuple[tuple[str, str], ...]
     folder: str
-    """of its checkpoints; see ``is_kept``"""
+    """of its checkpoints"""
+    is_kept: bool
+    """the folder is still there"""
     seconds: float
     """that the drill took"""
-    is_kept: bool | None = None
-    """the folder is still there; None: it is where that was asked for"""
     blocks: tuple[int, int] | None = None
     """(drilled, of the whole model) where fewer were drilled"""
     predicted: Checkpoint | None = None

@@ -42,7 +42,7 @@ def drill_as_dict(settings: Settings, drill: Drill, command: list[str]) -> dict[
         "notes": list(drill.notes),
         "versions": dict(drill.versions),
         "command": command,
-        "folder": None if drill.is_kept is False else drill.folder,
+        "folder": drill.folder if drill.is_kept else None,
         "seconds": drill.seconds,
     })  # fmt: skip
     return found

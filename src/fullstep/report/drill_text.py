@@ -205,8 +205,7 @@ def _marked(word: str, ink: str, text: str, paper: Paper) -> list[str]:
 def _evidence_words(drill: Drill) -> str:
     """A folder is named only where it may still be there."""
     versions = " · ".join(f"{name} {version}" for name, version in drill.versions)
-    kept = {True: f" · checkpoints in {drill.folder}", False: "", None: f" · checkpoints in {drill.folder} where --keep-files was given"}
-    return f"measured · {versions}{kept[drill.is_kept]}"
+    return f"measured · {versions}{f' · checkpoints in {drill.folder}' if drill.is_kept else ''}"
 
 
 def _seconds(seconds: float | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 Record = dict[str, Any]
-"""what one rank saw in one leg; see :mod:`fullstep.lab.drill.worker.record`"""
+"""what one rank saw in one leg; see :mod:`fullstep.lab.drill.worker.run`"""
 
 
 class Run(NamedTuple):

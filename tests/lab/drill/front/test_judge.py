@@ -140,3 +140,9 @@ def test_the_gate_follows_the_arithmetic(sheet: dict[str, Any], plain: bool, dty
     assert gate.dtype == dtype
     assert gate.limit == 8 * {"float32": 2**-23, "bfloat16": 2**-8}[dtype]
     assert 1.6e-7 * 5 < GATE.limit < 2.3e-5 / 20
+
+
+def test_trainings_without_a_step_in_common_are_not_alike() -> None:
+    early = Seen("early", {step: seen for step, seen in whole().steps.items() if step <= SAVED_AT}, {}, ())
+    assert judge.loss_difference(early, resumed()) == math.inf
+    assert judge.loss_difference(whole(), resumed()) == 0

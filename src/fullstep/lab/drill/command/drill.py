@@ -15,7 +15,7 @@ from fullstep.ledger.command_drill import CommandDrill, CommandVerdict, Compared
 FOLDER = "CHECKPOINT_DIR"
 """environment variable, and in braces a part of the command: a new folder for the checkpoints of each trial"""
 GATE = 1e-6
-"""relative: rounding of float32 sums stays below it, and faults that were tried above (docs/checkpoints.md)"""
+"""relative: rounding of float32 sums stays below it, and faults that were tried above (docs/drill.md)"""
 _HUNG = 124
 """what the command timeout returns for one that it stopped"""
 _FAR = 10
@@ -108,7 +108,7 @@ def _judged(trial: Trial, folder: Path, whole: CommandRun, killed: CommandRun, a
     compared = tuple(ComparedStep(step, _sorted(whole, step), _sorted(again, step)) for step in shared)
     before = [step for step in killed.losses if step in whole.losses and step != killed.last_step]  # of the last, ranks may be missing
     noise = max((difference(whole.losses[step], killed.losses[step]) for step in before), default=0.0)
-    largest = max((difference(each.uninterrupted, each.resumed) for each in compared), default=0.0)
+    largest = max((difference(each.uninterrupted, each.resumed) for each in compared), default=math.inf)
     verdict, reason, remedy = _verdict(whole, killed, again) or _verdict_of_losses(whole, again, largest, noise)
     files = [each for each in folder.rglob("*") if each.is_file()]
     return CommandDrill(

@@ -202,7 +202,8 @@ def _judged(legs: _Legs, seconds: float) -> Drill:
         load=load_of(seen["resumed"]), step_seconds=usual_step_seconds(seen["uninterrupted"]),
         restart=restart_of(legs.records_of["resumed"], legs.failed_at, legs.killed_seconds, legs.started_at["resumed"]),
         raw_bytes=raw_bytes, raw_write_seconds=raw_write, raw_read_seconds=raw_read, staging_bytes=staged, staging_kept_bytes=kept,
-        elsewhere=moved, export=export, notes=wanted.notes, folder=legs.folder, seconds=seconds, blocks=wanted.blocks,
+        elsewhere=moved, export=export, notes=wanted.notes, folder=legs.folder, is_kept=wanted.keeps_files, seconds=seconds,
+        blocks=wanted.blocks,
         versions=(("python", sys.version.split()[0]), *wanted.versions),
     )  # fmt: skip
 

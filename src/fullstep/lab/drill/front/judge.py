@@ -189,9 +189,10 @@ def verdict_of(checks: Sequence[DrillCheck], controls: Sequence[DrillControl]) -
 
 
 def loss_difference(one: Seen, other: Seen) -> float:
-    """The largest of any step that both have, relative; infinite where one of them is no number."""
-    largest = 0.0
-    for step in one.steps.keys() & other.steps.keys():
+    """The largest of any step that both have, relative; infinite where one of them is no number, or they have none in common."""
+    both = one.steps.keys() & other.steps.keys()
+    largest = 0.0 if both else math.inf
+    for step in both:
         a, b = one.steps[step].loss, other.steps[step].loss
         if not (math.isfinite(a) and math.isfinite(b)):
             return math.inf
