@@ -32,7 +32,7 @@ def _no_lab(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ToldError(wanted)
 
     monkeypatch.setattr(drilled, "run_drill", told)
-    monkeypatch.setattr(drilled, "require_libraries", lambda: (("torch", "2.13"),))
+    monkeypatch.setattr(drilled, "require_libraries", lambda _: (("torch", "2.13"),))
 
 
 def wanted(sheet: dict[str, Any] | None = None, to: str = "somewhere", **options: Any) -> Wanted:

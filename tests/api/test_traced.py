@@ -30,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return TRACE
 
     monkeypatch.setattr("fullstep.api.traced.trace_step", traced)
-    monkeypatch.setattr("fullstep.api.witness.require_libraries", lambda: None)
+    monkeypatch.setattr("fullstep.api.witness.require_libraries", lambda _: None)
     return calls
 
 
@@ -132,7 +132,7 @@ def test_an_option_that_cannot_be_traced_stays_estimated(error: Exception, monke
         raise error
 
     monkeypatch.setattr("fullstep.api.traced.trace_step", refuses)
-    monkeypatch.setattr("fullstep.api.witness.require_libraries", lambda: None)
+    monkeypatch.setattr("fullstep.api.witness.require_libraries", lambda _: None)
     sheet = worksheet_from_mapping(LLAMA)
     found = plan(sheet, trace=True)
     first = found.options[0].answer
@@ -141,7 +141,7 @@ def test_an_option_that_cannot_be_traced_stays_estimated(error: Exception, monke
 
 
 def test_without_the_libraries_plan_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
+    def missing(_: str) -> None:
         raise InputError(Fault("fullstep trace: torch", "not installed", "torch 2.13 or newer", "pip install 'fullstep[lab]'"))
 
     monkeypatch.setattr("fullstep.api.witness.require_libraries", missing)
@@ -168,7 +168,7 @@ def test_an_interrupted_plan_ends_the_traces_that_are_under_way(monkeypatch: pyt
         return TRACE
 
     monkeypatch.setattr("fullstep.api.traced.trace_step", traced)
-    monkeypatch.setattr("fullstep.api.witness.require_libraries", lambda: None)
+    monkeypatch.setattr("fullstep.api.witness.require_libraries", lambda _: None)
     with pytest.raises(KeyboardInterrupt):
         plan(worksheet_from_mapping({**LLAMA, "machine": {"gpu": "H100-SXM", "gpus": 8}}), trace=True)
     assert heard.is_set()

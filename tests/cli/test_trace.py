@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def _answer_with(monkeypatch: pytest.MonkeyPatch, traced: Any) -> None:
     monkeypatch.setattr("fullstep.api.traced.trace_step", traced)
-    monkeypatch.setattr("fullstep.api.witness.require_libraries", lambda: None)
+    monkeypatch.setattr("fullstep.api.witness.require_libraries", lambda _: None)
 
 
 def _raising(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -114,7 +114,7 @@ def test_plan_confirms_its_best_options(asked: list[dict[str, Any]], capsys: pyt
 
 
 def test_plan_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def missing() -> None:
+    def missing(_: str) -> None:
         raise InputError(Fault("fullstep trace: torch", "not installed", "torch 2.13 or newer", "pip install 'fullstep[lab]'"))
 
     monkeypatch.setattr("fullstep.api.witness.require_libraries", missing)

@@ -13,7 +13,8 @@ from fullstep.api.drill_room import require_room
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.job import Settings, Worksheet, settings_of
 from fullstep.job.editing import edit
-from fullstep.lab.drill import Elsewhere, Wanted, faults_of, notes_of, require_libraries, require_place, run_drill
+from fullstep.lab.drill import Elsewhere, Wanted, faults_of, notes_of, require_place, run_drill
+from fullstep.lab.libraries import require_libraries
 from fullstep.ledger import Checkpoint
 from fullstep.ledger.drill import Drill
 from fullstep.models import model_config
@@ -61,7 +62,7 @@ def drill(
         DrillFailedError: a checkpoint was not made, or does not come back
         LabError: a process died or hung
     """
-    versions = require_libraries()
+    versions = require_libraries("drill")
     require_place(to)
     sheet, blocks = _changed(worksheet, layers, tokens)
     device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", _gpus())

@@ -36,7 +36,7 @@ def plan(
     from fullstep.api.witness import require_libraries, trace_trials  # noqa: PLC0415 (only a trace needs the lab)
     from fullstep.plan.confirm import confirmed  # noqa: PLC0415
 
-    require_libraries()
+    require_libraries("trace")
     return confirmed(search(worksheet, size, with_timing, prices, with_time_alone), lambda trials: trace_trials(trials, progress))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fullstep.api.traced import Progress, Subject, in_words, trace_subject
 from fullstep.errors import InputError, LabError
-from fullstep.lab.trace import require_libraries
+from fullstep.lab.libraries import require_libraries
 from fullstep.ledger import Answer
 from fullstep.plan.confirm import untraced
 from fullstep.plan.trial import Trial

@@ -2,10 +2,9 @@
 
 from fullstep.lab.drill.front.drill import Elsewhere, Wanted, run_drill
 from fullstep.lab.drill.front.failed import DrillFailedError
-from fullstep.lab.drill.front.installed import require_libraries
 from fullstep.lab.drill.front.limits import faults_of, notes_of
 from fullstep.lab.drill.front.place import is_url, require_place
 
 __all__ = [
-    "DrillFailedError", "Elsewhere", "Wanted", "faults_of", "is_url", "notes_of", "require_libraries", "require_place", "run_drill",
+    "DrillFailedError", "Elsewhere", "Wanted", "faults_of", "is_url", "notes_of", "require_place", "run_drill",
 ]  # fmt: skip

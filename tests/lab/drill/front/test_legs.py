@@ -15,9 +15,9 @@ from fullstep.lab.drill.front.drill import Elsewhere, Wanted
 
 
 @contextmanager
-def _started(name: str, _ranks: int, _leg: Path) -> Iterator[SimpleNamespace]:
+def _started(name: str, _ranks: int, _leg: Path, *_: object) -> Iterator[SimpleNamespace]:
     def wait_for_ranks(_seconds: float, say: Callable[[str], None]) -> None:
-        say(f"{name}: step 1 of 7")
+        say(f"{name[5:-1]}: step 1 of 7")  # name: leg "uninterrupted"
         say("without rng: step 4 of 7")
 
     yield SimpleNamespace(

@@ -22,7 +22,7 @@ def fake_worker(monkeypatch: pytest.MonkeyPatch) -> Path:
     """Also where torch is not installed."""
     script = Path(__file__).with_name("fake_worker.py")
     monkeypatch.setattr(process, "WORKER", (str(script),))
-    monkeypatch.setattr(step, "require_libraries", lambda: None)
+    monkeypatch.setattr(step, "require_libraries", lambda _: None)
     return script
 
 

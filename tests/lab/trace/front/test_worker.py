@@ -151,7 +151,7 @@ def test_a_signal_to_us_ends_it(number: signal.Signals, code: int, fake_worker: 
         "from fullstep.lab.trace import trace_step\n"
         "from fullstep.lab.trace.front import process, step\n"
         f"process.WORKER = ({str(fake_worker)!r},)\n"
-        "step.require_libraries = lambda: None\n"
+        "step.require_libraries = lambda _: None\n"
         "it = settings_of(worksheet_from_mapping({'model': {'name': 'gpt2'}}))\n"
         "trace_step(it, {}, 'hangs', cache=False, progress=lambda text: print(text, flush=True))\n"
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fullstep.errors import Fault, InputError, LabError
 from fullstep.errors.stops import stoppable
 from fullstep.lab.drill.command.log import Logged, logged_in
-from fullstep.lab.drill.processes import Processes, started
+from fullstep.lab.ranks.processes import Processes, started
 
 _LOOK_SECONDS = 0.2
 _TAIL_LINES = 12

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 from fullstep.errors.stops import stoppable, stops_wait
 from fullstep.job import Settings
 from fullstep.lab.drill.front import judge
+from fullstep.lab.drill.front.failed import DrillFailedError
 from fullstep.lab.drill.front.place import DrillFolder
 from fullstep.lab.drill.front.seen import Seen, read_records, seen_of
 from fullstep.lab.drill.front.times import export_of, load_of, raw_of, restart_of, save_of, staging_of, usual_step_seconds
-from fullstep.lab.drill.front.tree import started
 from fullstep.lab.drill.leg import Leg, Record, Run, write_leg
+from fullstep.lab.ranks.tree import RanksFailedError, started
 from fullstep.ledger.drill import Drill, DrillCheck, DrillControl, DrillElsewhere
 
 Progress = Callable[[str], None]
@@ -25,6 +26,8 @@ SEED = 20_260_101
 WARM_UP_STEP, SAVED_AT, STEPS_AFTER = 1, 3, 4
 """the first save is not timed; after the second one at least three steps, since a lost scheduler shows in the third"""
 WHOLE = "nothing left out"
+_WORKER = "fullstep.lab.drill.worker"
+_DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 _EPOCHS = 2
 """the order of rows begins anew on the way"""
 
@@ -111,9 +114,12 @@ class _Legs:
             self.progress(f"leg {number} of {self.count}: {leg.name}: {stage.removeprefix(f'{leg.name}: ')}")
 
         say(f"starting {ranks} ranks")
-        with started(leg.name, ranks, path) as tree, stoppable():
+        with started(f'leg "{leg.name}"', ranks, _WORKER, path, _DETERMINISTIC) as tree, stoppable():
             self.started_at[leg.name] = tree.started_at
-            tree.wait_for_ranks(self.wanted.silent_seconds, say)
+            try:
+                tree.wait_for_ranks(self.wanted.silent_seconds, say)
+            except RanksFailedError as error:
+                raise DrillFailedError(leg.name, error.what) from None
             if leg.waits:
                 self.failed_at = time.time()
                 self.killed_seconds = tree.family.kill()

@@ -9,8 +9,8 @@ from typing import Any
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.job import Settings, Worksheet
 from fullstep.job.keys import BY_DOTTED
+from fullstep.lab.libraries import library_versions, require_libraries
 from fullstep.lab.trace.front.cache import cache_key, keep_trace, kept_trace
-from fullstep.lab.trace.front.installed import library_versions, require_libraries
 from fullstep.lab.trace.front.limits import faults_of
 from fullstep.lab.trace.front.process import REPORT, Worker, started
 from fullstep.lab.trace.front.snapshot import written_when_done
@@ -51,7 +51,7 @@ def trace_step(
     """
     if faults := faults_of(settings):
         raise UnsupportedError(*(_in_worksheet(fault, settings.worksheet) for fault in faults))
-    require_libraries()
+    require_libraries("trace")
     key = cache_key(settings, config, name, full_depth=full_depth, versions=library_versions()) if cache else ""
     if cache and snapshot is None and (kept := kept_trace(key)) is not None:
         return kept

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fullstep.errors import InputError
-from fullstep.lab.trace.front import installed
-from fullstep.lab.trace.front.installed import NEEDED, library_versions, require_libraries
+from fullstep.lab import libraries
+from fullstep.lab.libraries import NEEDED, library_versions, require_libraries
 
 GOOD = {"torch": "2.14.1+cu130", "transformers": "5.23.0", "peft": "0.19.0rc1"}
 
@@ -30,7 +30,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]
                 raise importlib.metadata.PackageNotFoundError(name)
             return versions[name]
 
-        monkeypatch.setattr(installed, "find_spec", find)
+        monkeypatch.setattr(libraries, "find_spec", find)
         monkeypatch.setattr(importlib.metadata, "version", version)
 
     return there
@@ -44,7 +44,7 @@ def test_the_extra_asks_for_the_same() -> None:
 
 def test_new_enough(pretend: Callable[[dict[str, str]], None]) -> None:
     pretend({**GOOD, "bitsandbytes": "0.50.2"})
-    require_libraries()
+    require_libraries("trace")
     assert library_versions() == {**GOOD, "bitsandbytes": "0.50.2"}
 
 
@@ -61,7 +61,7 @@ def test_new_enough(pretend: Callable[[dict[str, str]], None]) -> None:
 def test_missing_or_too_old(versions: dict[str, str], says: list[str], pretend: Callable[[dict[str, str]], None]) -> None:
     pretend(versions)
     with pytest.raises(InputError) as caught:
-        require_libraries()
+        require_libraries("trace")
     assert len(caught.value.faults) == len(says)
     for fault, text in zip(caught.value.faults, says, strict=True):
         assert str(fault).startswith(f"fullstep trace: {text}")
@@ -71,6 +71,6 @@ def test_missing_or_too_old(versions: dict[str, str], says: list[str], pretend: 
 def test_a_folder_that_happens_to_have_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "no_such_library_of_anyone").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(installed, "NEEDED", {"no_such_library_of_anyone": (1, 0)})
+    monkeypatch.setattr(libraries, "NEEDED", {"no_such_library_of_anyone": (1, 0)})
     with pytest.raises(InputError, match="not installed"):
-        require_libraries()
+        require_libraries("trace")

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from fullstep.errors import LabError
-from fullstep.lab.drill import processes
 from fullstep.lab.drill.command.log import Logged
 from fullstep.lab.drill.command.run import run_command
-from fullstep.lab.drill.processes import Processes, processes_with, started
+from fullstep.lab.ranks import processes
+from fullstep.lab.ranks.processes import Processes, processes_with, started
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system does not list its processes")
 SLEEPS = "import time; time.sleep(600)"

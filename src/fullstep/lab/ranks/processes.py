@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 from fullstep.errors import LabError
 from fullstep.errors.stops import stops_wait
 
-MARK = "FULLSTEP_DRILL_TREE"
+MARK = "FULLSTEP_TREE"
 """environment variable by which processes are found again: ranks are sessions of their own, and savers outlive them"""
 _KILL_SECONDS = 30.0
 _SET_SUBREAPER, _GET_SUBREAPER = 36, 37

@@ -1,26 +1,30 @@
-"""Whatever the ranks of a leg do, it is said what it was, and nothing of them is left."""
+"""Whatever ranks do, it is said what it was, and nothing of them is left."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from fullstep.errors import FullstepError, LabError, UnsupportedError
-from fullstep.lab.drill.front import tree
-from fullstep.lab.drill.front.failed import DrillFailedError
-from fullstep.lab.drill.front.tree import Tree, started
+from fullstep.lab.ranks import tree
+from fullstep.lab.ranks.tree import RanksFailedError, Tree
 
 
 @pytest.fixture(autouse=True)
 def _fake_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def command(ranks: int, leg: Path) -> Sequence[str]:
-        return [sys.executable, str(Path(__file__).with_name("fake_ranks.py")), leg.name]
+    def command(ranks: int, worker: str, task: Path) -> Sequence[str]:
+        return [sys.executable, str(Path(__file__).with_name("fake_ranks.py")), task.name]
 
     monkeypatch.setattr(tree, "command", command)
+
+
+def started(name: str, ranks: int, behaviour: Path) -> AbstractContextManager[Tree]:
+    return tree.started(f'leg "{name}"', ranks, "no.module", behaviour, {})
 
 
 def left_behind(found: Tree) -> list[int]:
@@ -36,7 +40,7 @@ def left_behind(found: Tree) -> list[int]:
         ("hangs", LabError, 'leg "saving" said nothing for 1 s and was stopped; last stage: "training". .*--silent-seconds'),
         ("crashes", LabError, 'rank 1 of leg "saving" stopped: ValueError: no'),
         ("faults", UnsupportedError, "method.kind: refused; allowed: full"),
-        ("failed", DrillFailedError, "saving: the checkpoint is damaged"),
+        ("failed", RanksFailedError, "the checkpoint is damaged"),
     ],
 )
 def test_what_goes_wrong_is_said_and_nothing_is_left(behaviour: str, kind: type[FullstepError], message: str) -> None:

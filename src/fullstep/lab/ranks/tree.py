@@ -1,4 +1,4 @@
-"""The processes of one leg: torchrun and its ranks, listened to, killed when it is time, and never left behind."""
+"""Torchrun and its ranks: listened to, killed when it is time, and never left behind."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from fullstep.errors import Fault, InputError, LabError, UnsupportedError, printable
-from fullstep.lab.drill import processes
-from fullstep.lab.drill.front.failed import DrillFailedError
-from fullstep.lab.drill.processes import Processes
+from fullstep.errors import Fault, FullstepError, InputError, LabError, UnsupportedError, printable
+from fullstep.lab.ranks import processes
+from fullstep.lab.ranks.processes import Processes
 
-WORKER = "fullstep.lab.drill.worker"
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false",
-    "PYTHONOPTIMIZE": "", "PYTHONSAFEPATH": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    "PYTHONOPTIMIZE": "", "PYTHONSAFEPATH": "1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
 }  # fmt: skip
 _LOOK_SECONDS = 0.2
 _END_SECONDS = 60.0
@@ -38,8 +36,23 @@ _TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: few
 _REPORT = "Please report this with the worksheet."
 
 
+class RanksFailedError(FullstepError):
+    """What the ranks were to show does not hold, and one of them said so."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(what)
+
+
 class Tree:
-    """One leg from its start to its end."""
+    """From the start of torchrun to its end.
+
+    Args:
+        name: for messages: ``leg "saving"``
+        ranks: that were started
+        family: torchrun and all below it
+        complaints: what they write to standard error
+    """
 
     def __init__(self, name: str, ranks: int, family: Processes, complaints: IO[bytes]) -> None:
         self.name, self.ranks = name, ranks
@@ -54,7 +67,7 @@ class Tree:
 
         Raises:
             InputError: the program cannot be built from the worksheet
-            DrillFailedError: a checkpoint was not made, or does not come back
+            RanksFailedError: what they were to show does not hold
             LabError: a rank died, made no sense, or none said anything for ``silent_seconds``
         """
         for line in self._lines(silent_seconds):
@@ -124,14 +137,14 @@ class Tree:
             if kind in message:
                 raise error(*(Fault(*map(str, parts)) for parts in message[kind]))
         if "failed" in message:
-            raise DrillFailedError(self.name, printable(str(message["failed"])))
+            raise RanksFailedError(printable(str(message["failed"])))
         if "crash" in message:
             with suppress(subprocess.TimeoutExpired):  # it may have stopped because another one was killed
                 self._process.wait(_ACCOUNT_SECONDS)
             if killed := self._killed():
                 raise killed
             lines = str(message.get("traceback", "")).splitlines()[-_TAIL_LINES:]
-            what = f'rank {rank} of leg "{self.name}" stopped: {str(message["crash"])[:500]}; last stage: "{self._stage(rank)}"'
+            what = f'rank {rank} of {self.name} stopped: {str(message["crash"])[:500]}; last stage: "{self._stage(rank)}"'
             raise LabError(what, details=tuple(line[:_TAIL_WIDTH] for line in lines))
 
     def _stage(self, rank: int = 0) -> str:
@@ -147,11 +160,11 @@ class Tree:
         killed = _KILLED.search(self._complained().rpartition(_FIRST_FAILURE)[2])
         if killed is None:
             return None
-        what = f'rank {killed[1]} of leg "{self.name}" was killed by {killed[2]}; last stage: "{self._stage(int(killed[1]))}"'
+        what = f'rank {killed[1]} of {self.name} was killed by {killed[2]}; last stage: "{self._stage(int(killed[1]))}"'
         return LabError(what, remedy=_TOO_LITTLE_MEMORY if killed[2] == "SIGKILL" else "")
 
     def _error(self, what: str, remedy: str) -> LabError:
-        return LabError(f'leg "{self.name}" {what}; last stage: "{self._stage()}"', remedy=remedy, details=tuple(self._tail()))
+        return LabError(f'{self.name} {what}; last stage: "{self._stage()}"', remedy=remedy, details=tuple(self._tail()))
 
     def _tail(self) -> list[str]:
         return [line.rstrip()[:_TAIL_WIDTH] for line in self._complained().splitlines() if line.strip(" =-\n")][-_TAIL_LINES:]
@@ -166,24 +179,32 @@ class Tree:
 
 
 @contextmanager
-def started(name: str, ranks: int, leg: Path) -> Iterator[Tree]:
-    """Torchrun with this many ranks, each of which goes through the leg; all of them are gone afterwards, whatever happens.
+def started(name: str, ranks: int, worker: str, task: Path, environment: Mapping[str, str]) -> Iterator[Tree]:
+    """Torchrun with this many ranks, each of which runs the worker with the task; all of them are gone afterwards, whatever happens.
+
+    Args:
+        name: for messages
+        ranks: on this machine
+        worker: a module that is run by name
+        task: a file that tells what to do; what torchrun leaves in its temporary folder goes beside it
+        environment: besides what every experiment sets
 
     Raises:
         LabError: no process can be started
     """
-    environment = {**os.environ, **_ENVIRONMENT, "TMPDIR": str(leg.parent)}  # torchrun that is killed leaves folders
+    surroundings = {**os.environ, **_ENVIRONMENT, **environment, "TMPDIR": str(task.parent)}
     with ExitStack() as stack:
         try:
             complaints = stack.enter_context(TemporaryFile())
-            family = stack.enter_context(processes.started(command(ranks, leg), environment, stdin=subprocess.PIPE, stderr=complaints))
+            words = command(ranks, worker, task)
+            family = stack.enter_context(processes.started(words, surroundings, stdin=subprocess.PIPE, stderr=complaints))
         except OSError as error:
-            what = f"the processes of a drill cannot be started: {error.strerror or error}"
+            what = f"its processes cannot be started: {error.strerror or error}"
             raise LabError(what, remedy="They need a temporary folder that can be written, and room for more processes.") from None
         yield Tree(name, ranks, family, complaints)
 
 
-def command(ranks: int, leg: Path) -> Sequence[str]:
+def command(ranks: int, worker: str, task: Path) -> Sequence[str]:
     """What is started: a rendezvous of its own on a free port, and no second try."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc-per-node={ranks}", "--max-restarts=0"]
-    return [sys.executable, *launcher, "-m", WORKER, str(leg)]
+    return [sys.executable, *launcher, "-m", worker, str(task)]

@@ -1,4 +1,4 @@
-"""Whether the libraries that a trace runs are there and new enough. None of them is imported to find out."""
+"""Whether the libraries that an experiment runs are there and new enough. None of them is imported to find out."""
 
 from __future__ import annotations
 
@@ -10,28 +10,33 @@ from fullstep.job.habits import version_numbers
 NEEDED: dict[str, tuple[int, int]] = {"torch": (2, 13), "transformers": (5, 13), "peft": (0, 19)}
 """oldest version of each library; the same as in the extra ``lab``"""
 BESIDE = ("accelerate", "bitsandbytes", "torchao")
-"""libraries that a trace takes up where they are there"""
+"""libraries that an experiment takes up where they are there"""
 
 
-def require_libraries() -> None:
-    """Returns when a trace can run here.
+def require_libraries(command: str) -> tuple[tuple[str, str], ...]:
+    """(name, version) of each, where the command can run here.
+
+    Args:
+        command: for messages, as ``trace``
 
     Raises:
         InputError: a library is missing or too old; all of them together.
     """
-    faults = []
+    there, faults = [], []
     for name, oldest in NEEDED.items():
-        allowed = f"{name} {'.'.join(map(str, oldest))} or newer"
         found = _found(name)
+        there.append((name, found or ""))
         if not found or version_numbers(found) < oldest:
+            allowed = f"{name} {'.'.join(map(str, oldest))} or newer"
             text = "not installed" if found is None else f"version {found}" if found else "there, but nothing says its version"
-            faults.append(Fault(f"fullstep trace: {name}", text, allowed, "pip install 'fullstep[lab]'"))
+            faults.append(Fault(f"fullstep {command}: {name}", text, allowed, "pip install 'fullstep[lab]'"))
     if faults:
         raise InputError(*faults)
+    return tuple(there)
 
 
 def library_versions() -> dict[str, str]:
-    """Version of each library that may take part in a trace and is installed."""
+    """Version of each library that may take part in an experiment and is installed."""
     versions = {name: _found(name) for name in (*NEEDED, *BESIDE)}
     return {name: version for name, version in versions.items() if version is not None}
 

@@ -1,0 +1,1 @@
+"""Real processes of a training: started together, listened to, and killed together."""
