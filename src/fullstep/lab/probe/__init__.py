@@ -1,0 +1,1 @@
+"""A probe: real full steps on real hardware, measured."""

@@ -1,0 +1,1 @@
+"""One rank of a probe. The only part of it with torch."""

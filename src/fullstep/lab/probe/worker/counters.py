@@ -1,0 +1,125 @@
+"""What a real device's allocator gave out in each stretch of a step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+_MARK = "fullstep stretch "
+_MEMORY = "[memory]"
+"""name of the profiler's event for each allocation and release"""
+
+
+class Stretch(NamedTuple):
+    """From one landmark of the step to the next. Bytes on this rank's device; None: the device has no such counter."""
+
+    step: int
+    """of the optimizer, from 1 on; 0: before the first"""
+    micro_batch: int
+    """from 1 on; 0 outside of them"""
+    phase: str
+    allocated_peak_bytes: int
+    allocated_end_bytes: int
+    reserved_peak_bytes: int | None = None
+    device_used_bytes: int | None = None
+    """by all processes of the device, at the end, as its driver says"""
+
+
+class Counter(ABC):
+    """Call :meth:`start` before the model is built, :meth:`mark` where a stretch begins, :meth:`finish` at the end."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """From here on everything counts."""
+
+    @abstractmethod
+    def mark(self, step: int, micro_batch: int, phase: str) -> None:
+        """Ends the stretch before and begins this one."""
+
+    @abstractmethod
+    def finish(self) -> list[Stretch]:
+        """All stretches in their order, the last one ended."""
+
+
+class CudaCounter(Counter):
+    """The caching allocator's own statistics. It keeps them when memory is asked for, so that nothing has to wait for the GPU.
+
+    Args:
+        device: of this rank
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._found: list[Stretch] = []
+        self._under_way: tuple[int, int, str] | None = None
+
+    def start(self) -> None:
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+    def mark(self, step: int, micro_batch: int, phase: str) -> None:
+        self._end()
+        self._under_way = (step, micro_batch, phase)
+
+    def finish(self) -> list[Stretch]:
+        self._end()
+        self._under_way = None
+        return self._found
+
+    def _end(self) -> None:
+        if self._under_way is None:
+            return
+        free, total = torch.cuda.mem_get_info(self._device)
+        allocated = torch.cuda.max_memory_allocated(self._device), torch.cuda.memory_allocated(self._device)
+        self._found.append(Stretch(*self._under_way, *allocated, torch.cuda.max_memory_reserved(self._device), total - free))
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+
+class ProcessorCounter(Counter):
+    """The events of torch's allocator of host memory (``[memory]`` of torch.profiler), added up.
+
+    They tell of what this thread, and autograd on its behalf, asks for: not of threads of gloo, nor of what a library takes by itself.
+    They tell of no release of what was there before they began. Sizes are as asked for, without rounding.
+    """
+
+    def __init__(self) -> None:
+        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+
+    def start(self) -> None:
+        self._profile.start()
+
+    def mark(self, step: int, micro_batch: int, phase: str) -> None:
+        with record_function(f"{_MARK}{step} {micro_batch} {phase}"):
+            pass
+
+    def finish(self) -> list[Stretch]:
+        self.mark(0, 0, "end")
+        self._profile.stop()
+        return _added_up(self._profile.profiler.kineto_results.events())
+
+
+def _added_up(events: Any) -> list[Stretch]:
+    """Allocated bytes from mark to mark."""
+    timed = [
+        (event.start_ns(), event.name(), event.nbytes()) for event in events if event.name() == _MEMORY or event.name().startswith(_MARK)
+    ]
+    allocated = peak = 0
+    under_way: tuple[int, int, str] | None = None
+    found = []
+    for _, name, size_bytes in sorted(timed, key=lambda event: event[0]):
+        if name == _MEMORY:
+            allocated += size_bytes
+            peak = max(peak, allocated)
+            continue
+        if under_way is not None:
+            found.append(Stretch(*under_way, peak, allocated))
+        step, micro_batch, phase = name.removeprefix(_MARK).split(" ")
+        under_way, peak = (int(step), int(micro_batch), phase), allocated
+    return found
+
+
+def counter_of(device: torch.device) -> Counter:
+    """The one that fits the device."""
+    return CudaCounter(device) if device.type == "cuda" else ProcessorCounter()
