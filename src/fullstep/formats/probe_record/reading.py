@@ -1,0 +1,140 @@
+"""A record from outside: read as data, strictly, and only what its table says; a changed one is noticed by its digest."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from fullstep.errors import Fault, InputError, KeyTwiceError, unique_keys
+from fullstep.formats.probe_record.forms import Mismatch
+from fullstep.formats.probe_record.schema import KIND, RECORD, SCHEMA
+from fullstep.formats.probe_record.writing import LARGEST_BYTES, digest_of, summary_of
+from fullstep.job.refusal import describe
+from fullstep.ledger.probe import OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
+
+_ANOTHER = "Is this a record of fullstep probe?"
+_CHANGED = "It was changed after it was made: take the original."
+_ALIKE = 1e-9
+"""relative, of derived figures: the order of a sum may differ"""
+
+
+def probe_from_bytes(raw: bytes, origin: str) -> Probe:
+    """The probe in a record's bytes.
+
+    Args:
+        raw: of the file
+        origin: its name, for messages
+
+    Raises:
+        InputError: it is too large, no JSON, of another kind or a newer schema, changed, or what it says is not allowed
+    """
+    if len(raw) > LARGEST_BYTES:
+        raise InputError(Fault(origin, f"more than {LARGEST_BYTES:,} bytes", f"at most {LARGEST_BYTES:,}", _ANOTHER))
+    try:
+        tree = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise InputError(Fault(origin, f"byte {error.start} is not UTF-8", "JSON in UTF-8", _ANOTHER)) from None
+    except KeyTwiceError as error:
+        raise InputError(Fault(origin, str(error), "each key once")) from None
+    except RecursionError:
+        raise InputError(Fault(origin, "lists and tables too deep", "a record of fullstep probe", _ANOTHER)) from None
+    except ValueError as error:  # a number of thousands of digits among them
+        raise InputError(Fault(origin, f"no JSON: {str(error)[:120]}", "a JSON object", _ANOTHER)) from None
+    return probe_from_record(tree, origin)
+
+
+def probe_from_record(tree: object, origin: str) -> Probe:
+    """The probe in a record that is parsed already.
+
+    Raises:
+        InputError: as :func:`probe_from_bytes` says
+    """
+    record = _of_this_schema(tree, origin)
+    try:
+        RECORD.check(record)
+    except Mismatch as mismatch:
+        where = f"{origin}: {mismatch.where}" if mismatch.where else origin
+        raise InputError(Fault(where, mismatch.found, mismatch.allowed)) from None
+    rest = {name: value for name, value in record.items() if name != "sha256"}
+    if (digest := digest_of(rest)) != record["sha256"]:
+        raise InputError(Fault(f"{origin}: sha256", record["sha256"], f"{digest}, as of what it holds", _CHANGED))
+    probe = _probe(record)
+    _require_sound(probe, record, origin)
+    return probe
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _of_this_schema(tree: object, origin: str) -> dict[str, Any]:
+    if not isinstance(tree, dict):
+        raise InputError(Fault(origin, describe(tree), f'a table whose kind is "{KIND}"', _ANOTHER))
+    if tree.get("kind") != KIND:
+        raise InputError(Fault(f"{origin}: kind", describe(tree.get("kind")), f'"{KIND}"', _ANOTHER))
+    schema = tree.get("schema")
+    if type(schema) is not int or schema != SCHEMA:
+        newer = type(schema) is int and schema > SCHEMA
+        remedy = "A newer fullstep made it: install that." if newer else _ANOTHER
+        raise InputError(Fault(f"{origin}: schema", describe(schema), str(SCHEMA), remedy))
+    return tree
+
+
+def _require_sound(probe: Probe, record: dict[str, Any], origin: str) -> None:
+    """What no form of a single value tells."""
+    numbers = [rank.rank for rank in probe.ranks]
+    if len(set(numbers)) != len(numbers) or any(number >= probe.world_size for number in numbers):
+        found = "a rank twice, or one beyond world_size"
+        raise InputError(Fault(f"{origin}: ranks", found, f"each of 0 to {probe.world_size - 1} at most once"))
+    for name, value in summary_of(probe).items():
+        if not _alike(value, record["summary"][name]):
+            found, allowed = describe(record["summary"][name]), f"{_said(value)}, as its samples come to"
+            raise InputError(Fault(f"{origin}: summary.{name}", found, allowed, _CHANGED))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(_alike(one[name], other[name]) for name in one)
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=_ALIKE)
+    return bool(one == other)
+
+
+def _said(value: Any) -> str:
+    return ", ".join(f"{name} {each:g}" for name, each in value.items()) if isinstance(value, dict) else describe(value)
+
+
+def _probe(record: dict[str, Any]) -> Probe:
+    outcome, model, ran_out = record["outcome"], record["model"], record["out_of_memory"]
+    return Probe(
+        outcome=outcome["what"],
+        reason=outcome["reason"],
+        made=record["made"],
+        command=tuple(record["command"]),
+        seed=record["seed"],
+        model=model["name"],
+        parameters=model["parameters"],
+        trainable_parameters=model["trainable_parameters"],
+        worksheet=record["worksheet"],
+        environment=record["environment"],
+        ranks=tuple(_rank(each) for each in record["ranks"]),
+        world_size=record["world_size"],
+        out_of_memory=None if ran_out is None else OutOfMemory(**ran_out),
+        notes=tuple(record["notes"]),
+        profile=record["profile"],
+    )
+
+
+def _rank(tree: dict[str, Any]) -> ProbedRank:
+    return ProbedRank(
+        rank=tree["rank"],
+        device=tree["device"],
+        memory=tuple(Stretch(*row) for row in tree["memory"]["rows"]),
+        steps=tuple(StepSample(*row) for row in tree["steps"]["rows"]),
+        host_peak_bytes=tree["host_peak_bytes"],
+        overlap=tuple(Overlap(*row) for row in tree["overlap"]["rows"]),
+        evaluation_seconds=tree["evaluation_seconds"],
+        save_seconds=tree["save_seconds"],
+        save_bytes=tree["save_bytes"],
+    )

@@ -1,0 +1,98 @@
+"""Records in a folder: one file each, never overwritten; one that cannot be read does not hide the others."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from fullstep.errors import Fault, InputError
+from fullstep.formats.probe_record.places import Folder, folder_at
+from fullstep.formats.probe_record.reading import probe_from_bytes
+from fullstep.formats.probe_record.writing import LARGEST_BYTES, record_text
+from fullstep.ledger.probe import Probe
+
+MOST_FILES = 10_000
+"""that are read of one folder"""
+_TRIES = 1000
+
+
+class Stored(NamedTuple):
+    """A file of a folder with records."""
+
+    name: str
+    """the file's"""
+    probe: Probe | None
+    """None: it could not be read"""
+    faults: tuple[Fault, ...] = ()
+    """why not"""
+
+
+def save(probe: Probe, where: str) -> str:
+    """Writes the record of a probe and returns the name of its file; the name of the one that is there where it was saved before.
+
+    Args:
+        probe: to be kept
+        where: a folder, or a URL that fsspec reaches; a folder is made where it is not there
+
+    Raises:
+        InputError: it cannot be written there, or is too large
+    """
+    data = record_text(probe).encode("ascii")
+    folder, stem = folder_at(where), _stem(probe, json.loads(data)["sha256"])
+    for count in range(1, _TRIES):
+        name = f"{stem}.json" if count == 1 else f"{stem}-{count}.json"
+        if folder.write_new(name, data) or _is_same(folder, name, data):
+            return name
+    raise InputError(Fault(where, f"{_TRIES} files of the name {stem}", "room for one more"))
+
+
+def read_all(where: str) -> tuple[Stored, ...]:
+    """Every record of a folder, or the single one of a file, by name; also what could not be read, and why.
+
+    Args:
+        where: a folder or file, or a URL that fsspec reaches
+
+    Raises:
+        InputError: nothing of that name is there, it cannot be looked into, or it holds too many files
+    """
+    folder = folder_at(where)
+    names = folder.names()
+    if len(names) > MOST_FILES:
+        raise InputError(Fault(where, f"{len(names):,} files", f"at most {MOST_FILES:,}", "Sort them into several folders."))
+    return tuple(_stored(folder, name) for name in names)
+
+
+def read_one(where: str) -> tuple[str, Probe]:
+    """The record of a file, with its name.
+
+    Raises:
+        InputError: it is not there, or no record; or this is a folder that does not hold exactly one
+    """
+    folder = folder_at(where)
+    names = folder.names()
+    if len(names) != 1:
+        remedy = f"For example {where.rstrip('/')}/{names[0]}." if names else ""
+        raise InputError(Fault(where, f"a folder with {len(names)} records", "a single record", remedy))
+    return names[0], probe_from_bytes(folder.read(names[0], LARGEST_BYTES + 1), names[0])
+
+
+def _stored(folder: Folder, name: str) -> Stored:
+    try:
+        return Stored(name, probe_from_bytes(folder.read(name, LARGEST_BYTES + 1), name))
+    except InputError as error:
+        return Stored(name, None, error.faults)
+
+
+def _is_same(folder: Folder, name: str, data: bytes) -> bool:
+    try:
+        return folder.read(name, len(data) + 1) == data
+    except InputError:  # a folder or pipe bears that name
+        return False
+
+
+def _stem(probe: Probe, digest: str) -> str:
+    """Time, model and the digest's first digits: names sort by time."""
+    time = re.sub(r"\D", "", probe.made)[:14]
+    model = re.sub(r"[^a-z0-9.]+", "-", probe.model.rpartition("/")[2].lower()).strip("-.")[:40] or "model"
+    return f"{time[:8]}-{time[8:]}-{model}-{digest[:8]}"
