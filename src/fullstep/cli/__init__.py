@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "largest": "the largest micro-batch, row length, rank or model that fits",
     "trace": "one full step of the real model class, no GPU, no weights; needs the extra lab",
     "drill": "saves, kills and resumes a training in real processes: does it go on as if nothing happened? needs the extra lab",
+    "evidence": "what was measured: lists, compares and validates records of probes",
     "data": "a data set's lengths of rows, and what padding and packing make of them",
     "export": "launch files of a worksheet for skypilot, dstack, slurm or torchrun",
     "offers": "who rents which machine at what price, seen when; refresh fetches live prices",

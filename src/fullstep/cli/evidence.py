@@ -1,0 +1,111 @@
+"""What probes measured, kept as records: lists those of a folder or URL, puts two side by side, and says whether files are sound records.
+Records come from outside: they are read as data, nothing in them is executed. Exit code of validate: 2 where one is not sound."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from fullstep.cli import EXIT_INPUT, EXIT_OK
+from fullstep.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from fullstep.formats.probe_record import Stored
+
+_USES = {"list": "list WHERE", "compare": "compare A B", "validate": "validate FILE_OR_WHERE ..."}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.usage = "fullstep evidence list WHERE | compare A B | validate FILE_OR_WHERE ... [options]"
+    parser.add_argument("action", metavar="ACTION", nargs="?", help="list, compare or validate")
+    parser.add_argument("places", metavar="WHERE", nargs="*", help="a record, a folder of records, or a URL that fsspec reaches")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Reads the records and returns the exit code."""
+    _check(arguments.action, arguments.places)
+    return {"list": _list, "compare": _compare, "validate": _validate}[arguments.action](arguments.places, arguments.json)
+
+
+def _list(places: list[str], as_json: bool) -> int:
+    from fullstep.formats.probe_record import read_all  # noqa: PLC0415 (after the arguments are known to be good)
+
+    stored = read_all(places[0])
+    records = sorted(((each.name, each.probe) for each in stored if each.probe is not None), key=lambda pair: (pair[1].made, pair[0]))
+    bad = [(each.name, each.faults) for each in stored if each.probe is None]
+    if as_json:
+        from fullstep.report.evidence_json import list_as_dict  # noqa: PLC0415
+
+        return _write(list_as_dict(places[0], records, bad))
+    from fullstep.report.evidence_text import list_text  # noqa: PLC0415
+    from fullstep.report.paper import Paper  # noqa: PLC0415
+
+    sys.stdout.write(list_text(places[0], records, bad, Paper.of(sys.stdout)))
+    return EXIT_OK
+
+
+def _compare(places: list[str], as_json: bool) -> int:
+    from fullstep.calibration.records import compare_probes  # noqa: PLC0415
+    from fullstep.formats.probe_record import read_one  # noqa: PLC0415
+
+    (first_name, first), (second_name, second) = map(read_one, places)
+    names, probes, found = (first_name, second_name), (first, second), compare_probes(first, second)
+    if as_json:
+        from fullstep.report.evidence_json import compared_as_dict  # noqa: PLC0415
+
+        return _write(compared_as_dict(names, probes, found))
+    from fullstep.report.evidence_text import compared_text  # noqa: PLC0415
+    from fullstep.report.paper import Paper  # noqa: PLC0415
+
+    sys.stdout.write(compared_text(names, probes, found, Paper.of(sys.stdout)))
+    return EXIT_OK
+
+
+def _validate(places: list[str], as_json: bool) -> int:
+    checked = [(each.name, each.probe, each.faults) for where in places for each in _read(where)]
+    if as_json:
+        from fullstep.report.evidence_json import validated_as_dict  # noqa: PLC0415
+
+        _write(validated_as_dict(checked))
+    else:
+        from fullstep.report.evidence_text import validated_text  # noqa: PLC0415
+        from fullstep.report.paper import Paper  # noqa: PLC0415
+
+        sys.stdout.write(validated_text(checked, Paper.of(sys.stdout)))
+    return EXIT_OK if checked and all(probe is not None for _, probe, _ in checked) else EXIT_INPUT
+
+
+def _read(where: str) -> tuple[Stored, ...]:
+    """A place that is not there does not hide the others."""
+    from fullstep.formats.probe_record import Stored, read_all  # noqa: PLC0415
+
+    try:
+        return read_all(where)
+    except InputError as error:
+        return (Stored(where, None, error.faults),)
+
+
+def _check(action: str | None, places: list[str]) -> None:
+    """Returns where the words of the command line make sense.
+
+    Raises:
+        InputError: they do not
+    """
+    if action not in _USES:
+        from fullstep.job.refusal import describe, did_you_mean  # noqa: PLC0415 (only a wrong word pays for it)
+
+        remedy = did_you_mean(action or "", list(_USES)) or f"For example fullstep evidence {_USES['list']}."
+        raise InputError(Fault("command line", "no action" if action is None else describe(action), ", ".join(_USES), remedy))
+    fits = {"list": len(places) == 1, "compare": len(places) == 2, "validate": len(places) >= 1}[action]
+    if not fits:
+        raise InputError(Fault("command line", f"{len(places)} places", f"fullstep evidence {_USES[action]}"))
+
+
+def _write(document: dict[str, object]) -> int:
+    from fullstep.report.json import dump  # noqa: PLC0415
+
+    sys.stdout.write(dump(document) + "\n")
+    return EXIT_OK

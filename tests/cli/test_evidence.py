@@ -1,0 +1,93 @@
+"""``fullstep evidence`` by way of ``main``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from probes_by_hand import probe_by_hand, ran_out_by_hand, rank_by_hand
+
+from fullstep.cli import main
+from fullstep.formats.probe_record import save
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert main(["evidence", *words]) == code
+    captured = capsys.readouterr()
+    return captured.out if code == 0 else captured.out + captured.err
+
+
+@pytest.fixture()
+def folder(tmp_path: Path) -> Path:
+    """Two records and a file that is none."""
+    save(probe_by_hand(), str(tmp_path))
+    save(ran_out_by_hand(), str(tmp_path))
+    (tmp_path / "zzz.json").write_text('{"kind": "a receipt\\u001b[31m"}')
+    return tmp_path
+
+
+def test_list_tells_what_is_there_and_what_could_not_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(capsys, "list", str(folder))
+    assert text.startswith(f"2 records in {folder}")
+    assert "meta-llama/Llama-3.1-8B · 2 x cuda:0, cuda:1" in text
+    assert "6.9 KiB" in text and "8.8 KiB" in text and "11.7 KiB" in text and "3 s" in text  # 7100, 9000, 12000 bytes; median of 2 and 4 s
+    assert "out of memory" in text and "completed" in text
+    assert 'not read: zzz.json: kind: "a receipt\\x1b[31m"' in text and "\x1b" not in text
+
+
+def test_list_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(run(capsys, "list", str(folder), "--json"))
+    assert sorted(each["outcome"] for each in found["records"]) == ["completed", "out_of_memory"]
+    assert found["unreadable"][0]["file"] == "zzz.json" and found["unreadable"][0]["faults"][0]["where"] == "zzz.json: kind"
+
+
+def test_two_records_figure_by_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second has 710 bytes more than 7100 in backward: 10 %."""
+    first = save(probe_by_hand(), str(tmp_path))
+    changed = probe_by_hand(ranks=(rank_by_hand(0), rank_by_hand(1, 810)), environment={"torch": "2.14.0", "gpu": "NVIDIA H100 80GB HBM3"})
+    second = save(changed, str(tmp_path))
+    words = ("compare", str(tmp_path / first), str(tmp_path / second))
+    text = run(capsys, *words)
+    backward = next(line for line in text.splitlines() if line.strip().startswith("backward"))
+    assert backward.split() == ["backward", "6.9", "KiB", "7.6", "KiB", "+10.0", "%"]
+    assert "environment.torch: 2.13.0, 2.14.0" in text
+    figures = json.loads(run(capsys, *words, "--json"))["figures"]
+    allocated = next(each for each in figures if each["what"] == "allocated")
+    assert (allocated["first"], allocated["second"], allocated["unit"]) == (7100, 7810, "bytes")
+    assert allocated["second_over_first_less_one"] == pytest.approx(0.1)
+
+
+def test_a_figure_that_one_of_them_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = save(probe_by_hand(), str(tmp_path)), save(ran_out_by_hand(), str(tmp_path))
+    text = run(capsys, "compare", str(tmp_path / first), str(tmp_path / second))
+    line = next(line for line in text.splitlines() if "memory ran out" in line)
+    assert line.split()[-3:] == ["–", "1.0", "KiB"]  # 700 + 300 bytes
+    assert "outcome: completed, out_of_memory" in text
+
+
+def test_validate_says_what_is_wrong_and_returns_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(capsys, "validate", str(folder), str(folder / "nowhere"), code=2)
+    assert text.count("  ok   ") == 2 and text.count("  BAD  ") == 2 and "2 of 4 are sound records" in text
+    (folder / "zzz.json").unlink()
+    assert "2 of 2 are sound records" in run(capsys, "validate", str(folder))
+    assert json.loads(run(capsys, "validate", str(folder), "--json"))["are_all_sound"] is True
+
+
+def test_an_empty_folder_holds_no_sound_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "validate", str(tmp_path), code=2)
+    assert run(capsys, "list", str(tmp_path)).startswith("0 records")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "no action"),
+        (("lst", "a"), 'Did you mean "list"?'),
+        (("list",), "fullstep evidence list WHERE"),
+        (("compare", "a"), "fullstep evidence compare A B"),
+        (("list", "no/such/folder"), "there is no such file or folder"),
+    ],
+)
+def test_what_the_command_line_may_not_say(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in run(capsys, *words, code=2)
