@@ -13,8 +13,8 @@ TORCH := torch==2.13.0
 CLASSES := transformers==5.23.0 peft==0.21.2 accelerate==1.15.0 numpy
 
 # What cannot even be imported without torch.
-WITHOUT_TORCH := $(addprefix --ignore=src/fullstep/,resume lab/program lab/trace/worker lab/drill/worker) \
-	$(addprefix --ignore=tests/,resume lab/program lab/trace/worker lab/drill/worker lab/small_models.py)
+WITHOUT_TORCH := $(addprefix --ignore=src/fullstep/,resume lab/program lab/trace/worker lab/drill/worker lab/link/worker) \
+	$(addprefix --ignore=tests/,resume lab/program lab/trace/worker lab/drill/worker lab/link/worker lab/small_models.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1

@@ -59,3 +59,17 @@ def format_gib(size_bytes: float, digits: int = 1) -> str:
     '80.0 GiB'
     """
     return f"{size_bytes / GIB:,.{digits}f} GiB"
+
+
+def format_binary(size_bytes: float) -> str:
+    """A size for people in the largest binary unit that it reaches, without decimals where there are none.
+
+    >>> format_binary(4096), format_binary(1.5 * 2**20), format_binary(4092)
+    ('4 KiB', '1.5 MiB', '4.0 KiB')
+    >>> format_binary(12)
+    '12 B'
+    """
+    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", 2**10)):
+        if size_bytes >= 0.99 * size:
+            return f"{size_bytes / size:,.{0 if size_bytes % size == 0 else 1}f} {unit}"
+    return f"{size_bytes:,.0f} B"

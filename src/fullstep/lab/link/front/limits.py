@@ -1,0 +1,91 @@
+"""What can be measured here, and with which sizes. Said before torch is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from fullstep.errors import Fault, InputError, UnsupportedError
+from fullstep.lab.link.task import WORD_BYTES
+from fullstep.quantities import GIB, MIB, format_binary
+
+LARGEST_BYTES = {"cpu": 16 * MIB, "cuda": GIB}
+"""of all messages, where nothing is said"""
+_LEAST_BYTES, _GROWTH = 4 * 2**10, 4
+_BUFFERS = 2
+_ONE_OF_SEVERAL = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
+"""what torchrun, srun and mpirun tell each process that they start: how many there are"""
+_NODES = "SLURM_JOB_NUM_NODES"
+_LATER = "Several nodes are not measured yet: nccl-tests under mpirun does that. Start it once, by hand, on one machine."
+
+
+def require_one_machine(environment: Mapping[str, str] = os.environ) -> None:
+    """Returns where this process is not one of several that a launcher started.
+
+    Raises:
+        UnsupportedError: it is; each of them would measure by itself, all at once
+    """
+    for name in _ONE_OF_SEVERAL:
+        value = environment.get(name, "")
+        if value.isdecimal() and int(value) > 1:
+            found = f"one of {value} processes ({name})"
+            raise UnsupportedError(Fault("fullstep link", found, "one process, which starts its ranks", _LATER))
+
+
+def notes_of(device: str, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """What has to be known to read the figures."""
+    notes = ["one machine: links between nodes are not measured yet"]
+    nodes = environment.get(_NODES, "")
+    if nodes.isdecimal() and int(nodes) > 1:
+        notes.append(f"this job has {nodes} nodes: the one on which this was started was measured")
+    if device == "cpu":
+        notes.append("ranks on processors exchange by sockets of one machine and share its cores: times of gloo here, of no network")
+        notes.append("gloo's reduce-scatter is an all-reduce inside, which sends twice what is counted")
+    else:
+        notes.append("short messages: at least what the host takes to start a call")
+    return tuple(notes)
+
+
+def sizes_of(device: str, ranks: int, sizes_bytes: Sequence[int] | None, max_bytes: int | None) -> tuple[int, ...]:
+    """Message sizes, the smallest first: those that are asked for, or 4 KiB and four times as much again and again up to the largest.
+
+    Each is rounded down to whole float32 for every rank.
+
+    >>> sizes_of("cpu", 3, None, 70_000)
+    (4092, 16380, 65532)
+    >>> sizes_of("cpu", 2, [8192, 4096, 4097], None)
+    (4096, 8192)
+
+    Args:
+        device: cpu or cuda
+        ranks: that take part
+        sizes_bytes: asked for
+        max_bytes: the largest, where sizes are not asked for
+
+    Raises:
+        InputError: fewer bytes than ranks have words, or more than this machine has
+    """
+    grain = WORD_BYTES * ranks
+    flag = "--sizes" if sizes_bytes is not None else "--max-bytes"
+    asked = list(sizes_bytes) if sizes_bytes is not None else _grown(max_bytes or LARGEST_BYTES[device])
+    if min(asked) < grain:
+        raise InputError(Fault(flag, f"found {min(asked):,} bytes", f"at least {grain}, one float32 for each of {ranks} ranks"))
+    host = _host_bytes()
+    if device == "cpu" and host is not None and _BUFFERS * ranks * max(asked) > host:
+        found = f"{_BUFFERS} buffers of {format_binary(max(asked))} on each of {ranks} ranks"
+        raise InputError(Fault(flag, found, f"what fits into {format_binary(host)} of host memory"))
+    return tuple(sorted({size // grain * grain for size in asked}))
+
+
+def _grown(largest: int) -> list[int]:
+    sizes = [min(_LEAST_BYTES, largest)]
+    while sizes[-1] * _GROWTH <= largest:
+        sizes.append(sizes[-1] * _GROWTH)
+    return sizes
+
+
+def _host_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None

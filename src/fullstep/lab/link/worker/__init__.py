@@ -1,0 +1,1 @@
+"""Runs inside of each rank. Only this folder of the link imports torch."""

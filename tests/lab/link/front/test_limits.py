@@ -1,0 +1,46 @@
+"""What is refused before a process starts, and which sizes are measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from fullstep.errors import InputError, UnsupportedError
+from fullstep.lab.link.front import limits
+from fullstep.lab.link.front.limits import notes_of, require_one_machine, sizes_of
+
+
+def test_sizes_grow_by_four() -> None:
+    assert sizes_of("cpu", 2, None, None) == (4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
+    assert sizes_of("cuda", 8, None, None)[-1] == 2**30
+    assert sizes_of("cpu", 2, None, 1000) == (1000,)
+
+
+def test_every_rank_has_whole_words() -> None:
+    assert all(size % (4 * 7) == 0 for size in sizes_of("cpu", 7, None, None))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "largest", "message"),
+    [
+        ([4096, 15], None, "--sizes: found 15 bytes; allowed: at least 16, one float32 for each of 4 ranks"),
+        (None, 8, "--max-bytes: found 8 bytes"),
+        ([2**33], None, "--sizes: 2 buffers of 8 GiB on each of 4 ranks; allowed: what fits into 32 GiB of host memory"),
+    ],
+)
+def test_sizes_that_make_no_sense(sizes: list[int] | None, largest: int | None, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_host_bytes", lambda: 2**35)
+    with pytest.raises(InputError, match=message):
+        sizes_of("cpu", 4, sizes, largest)
+
+
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
+def test_one_of_several_processes_is_refused(name: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"one of 16 processes \({name}\).*Several nodes are not measured yet"):
+        require_one_machine({name: "16"})
+    require_one_machine({name: "1"})
+    require_one_machine({})
+
+
+def test_a_job_of_several_nodes_is_told_that_one_was_measured() -> None:
+    assert any("this job has 4 nodes" in note for note in notes_of("cuda", {"SLURM_JOB_NUM_NODES": "4"}))
+    assert not any("this job" in note for note in notes_of("cuda", {"SLURM_JOB_NUM_NODES": "1"}))
