@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fullstep.api.checkpoints import checkpoint_of as checkpoint_of
     from fullstep.api.data import profile_data as profile_data
     from fullstep.api.drilled import drill as drill
+    from fullstep.api.linked import link as link
     from fullstep.api.prices import renter_of as renter_of
     from fullstep.api.search import largest as largest
     from fullstep.api.search import plan as plan
@@ -31,6 +32,7 @@ _HOMES = {
     "drill": "fullstep.api.drilled",
     "estimate": "fullstep.api.answer",
     "largest": "fullstep.api.search",
+    "link": "fullstep.api.linked",
     "offers": "fullstep.api.sellers",
     "plan": "fullstep.api.search",
     "profile_data": "fullstep.api.data",
@@ -43,8 +45,8 @@ _HOMES = {
 """where each function lives: it is imported when it is first asked for, so that an estimate does not load the search"""
 
 __all__ = [
-    "checkpoint_of", "compare", "compare_offers", "drill", "estimate", "largest", "offers", "plan", "profile_data", "read_worksheet",
-    "refresh_offers", "renter_of", "trace", "worksheet_from_mapping",
+    "checkpoint_of", "compare", "compare_offers", "drill", "estimate", "largest", "link", "offers", "plan", "profile_data",
+    "read_worksheet", "refresh_offers", "renter_of", "trace", "worksheet_from_mapping",
 ]  # fmt: skip
 
 

@@ -42,5 +42,14 @@ def test_one_of_several_processes_is_refused(name: str) -> None:
 
 
 def test_a_job_of_several_nodes_is_told_that_one_was_measured() -> None:
-    assert any("this job has 4 nodes" in note for note in notes_of("cuda", {"SLURM_JOB_NUM_NODES": "4"}))
-    assert not any("this job" in note for note in notes_of("cuda", {"SLURM_JOB_NUM_NODES": "1"}))
+    assert any("this job has 4 nodes" in note for note in notes_of("cuda", 8, {"SLURM_JOB_NUM_NODES": "4"}))
+    assert not any("this job" in note for note in notes_of("cuda", 8, {"SLURM_JOB_NUM_NODES": "1"}))
+
+
+def test_cores_that_are_shared_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(limits.os, "getloadavg", lambda: (1.5, 0.0, 0.0), raising=False)
+    assert {"4 ranks on 2 cores take turns: times are those of waiting as well",
+            "in the minute before, other programs kept 1.5 of 2 cores busy on average or waited for them"} < set(notes_of("cpu", 4, {}))
+    monkeypatch.setattr(limits.os, "getloadavg", lambda: (0.1, 0.0, 0.0), raising=False)
+    assert not any("cores take turns" in note or "busy" in note for note in notes_of("cpu", 2, {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.lab.link.task import WORD_BYTES
@@ -13,6 +14,8 @@ LARGEST_BYTES = {"cpu": 16 * MIB, "cuda": GIB}
 """of all messages, where nothing is said"""
 _LEAST_BYTES, _GROWTH = 4 * 2**10, 4
 _BUFFERS = 2
+_BUSY = 0.5
+"""cores"""
 _ONE_OF_SEVERAL = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 """what torchrun, srun and mpirun tell each process that they start: how many there are"""
 _NODES = "SLURM_JOB_NUM_NODES"
@@ -32,7 +35,7 @@ def require_one_machine(environment: Mapping[str, str] = os.environ) -> None:
             raise UnsupportedError(Fault("fullstep link", found, "one process, which starts its ranks", _LATER))
 
 
-def notes_of(device: str, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def notes_of(device: str, ranks: int, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """What has to be known to read the figures."""
     notes = ["one machine: links between nodes are not measured yet"]
     nodes = environment.get(_NODES, "")
@@ -40,10 +43,23 @@ def notes_of(device: str, environment: Mapping[str, str] = os.environ) -> tuple[
         notes.append(f"this job has {nodes} nodes: the one on which this was started was measured")
     if device == "cpu":
         notes.append("ranks on processors exchange by sockets of one machine and share its cores: times of gloo here, of no network")
+        notes += _of_cores(ranks)
         notes.append("gloo's reduce-scatter is an all-reduce inside, which sends twice what is counted")
     else:
         notes.append("short messages: at least what the host takes to start a call")
     return tuple(notes)
+
+
+def _of_cores(ranks: int) -> list[str]:
+    """Where ranks wait for one another's cores, or for those of other programs."""
+    cores, notes = os.cpu_count() or ranks, []
+    if ranks > cores:
+        notes.append(f"{ranks} ranks on {cores} cores take turns: times are those of waiting as well")
+    with suppress(AttributeError, OSError):
+        load = os.getloadavg()[0]
+        if load > _BUSY:
+            notes.append(f"in the minute before, other programs kept {load:.1f} of {cores} cores busy on average or waited for them")
+    return notes
 
 
 def sizes_of(device: str, ranks: int, sizes_bytes: Sequence[int] | None, max_bytes: int | None) -> tuple[int, ...]:
