@@ -85,7 +85,8 @@ def test_an_empty_folder_holds_no_sound_record(tmp_path: Path, capsys: pytest.Ca
         ((), "no action"),
         (("lst", "a"), 'Did you mean "list"?'),
         (("list",), "fullstep evidence list WHERE"),
-        (("compare", "a"), "fullstep evidence compare A B"),
+        (("compare", "a", "b", "c"), "fullstep evidence compare A [B]"),
+        (("list", "a", "--trace"), "fullstep evidence compare A --trace"),
         (("list", "no/such/folder"), "there is no such file or folder"),
     ],
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from fullstep.api.timing import with_timing
 from fullstep.calibration import compare_with_pilot, outrank
 from fullstep.errors import Fault, InputError
-from fullstep.evidence import Evidence
+from fullstep.evidence import Assumption, Evidence
 from fullstep.job import Job, Settings, Worksheet, complete
-from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate, Trace
+from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate, StepTime, Trace
 from fullstep.physics import estimate_memory
 from fullstep.physics.network.required import EXPOSED_SHARE
 from fullstep.plan.verdict import judge, judge_host, judge_pilot, judge_replay
@@ -31,9 +33,28 @@ def estimate(worksheet: Worksheet, exposed_share: float = EXPOSED_SHARE) -> Answ
     return answer_of(complete(worksheet), exposed_share)
 
 
-def answer_of(job: Job, exposed_share: float = EXPOSED_SHARE, renter: Renter | None = None) -> Answer:
+class Correction(NamedTuple):
+    """What records of probes do to an account of memory and to a step."""
+
+    memory: Callable[[MemoryEstimate], MemoryEstimate] = lambda estimate: estimate
+    step: Callable[[StepTime], StepTime] = lambda step: step
+    assumptions: tuple[Assumption, ...] = ()
+    cautions: tuple[Caution, ...] = ()
+
+
+_NO_CORRECTION = Correction()
+
+
+def answer_of(
+    job: Job, exposed_share: float = EXPOSED_SHARE, renter: Renter | None = None, correction: Correction = _NO_CORRECTION
+) -> Answer:
     """The whole answer to a completed job: memory, what a step takes and sends, and what the run costs where its machines are for rent."""
-    answer = with_timing(job, size(job), exposed_share)
+    estimated = estimate_memory(job)
+    sized = assemble(job, correction.memory(estimated), estimated)
+    if correction is not _NO_CORRECTION:
+        said, warned = (*sized.assumptions, *correction.assumptions), (*sized.warnings, *correction.cautions)
+        sized = replace(sized, assumptions=said, warnings=warned)
+    answer = with_timing(job, sized, exposed_share, corrected=correction.step)
     if answer.timing is None or answer.timing.run is None:
         return answer
     from fullstep.api.prices import with_price  # noqa: PLC0415 (only a run of known length asks for offers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fullstep.calibration import beside_step, measured_network, outrank_step
@@ -25,7 +25,10 @@ def with_time_alone(job: Job, answer: Answer) -> Answer:
     return with_timing(job, answer, with_traffic=False)
 
 
-def with_timing(job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE, *, with_traffic: bool = True) -> Answer:
+def with_timing(
+    job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE, *, with_traffic: bool = True,
+    corrected: Callable[[StepTime], StepTime] = lambda step: step,
+) -> Answer:  # fmt: skip
     """The answer with its step's time, its traffic, its checkpoints and its run. A pilot's figures outrank the formulas'.
 
     Args:
@@ -33,9 +36,10 @@ def with_timing(job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE, 
         answer: with its memory
         exposed_share: of the step, that communication may take on the network that is asked for
         with_traffic: with what is sent, and the network that it needs
+        corrected: what records of near worksheets make of the formulas' step
     """
     estimated = step_time(job)
-    step = outrank_step(estimated, job)
+    step = outrank_step(None if estimated is None else corrected(estimated), job)
     run = None if step is None else run_time(job, step.seconds)
     flop = tuple(Flop(part.component.replace("_", " "), part.phase, part.flop) for part in step_flops(job).parts)
     timing = Timing(step, traffic_of(job, exposed_share) if with_traffic else None, run, tuple(_open(job, step, run)), flop)

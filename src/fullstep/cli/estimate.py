@@ -10,11 +10,12 @@ from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK, EXIT_OURS
 from fullstep.cli.market_arguments import add_market_arguments, renter_if_stated
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, jobs_from, states_anything
 from fullstep.errors import Fault, InputError
-from fullstep.job import Worksheet
+from fullstep.job import Job, Worksheet
 from fullstep.ledger import Answer
 
 if TYPE_CHECKING:
     from fullstep.plan.remedies import Remedy
+    from fullstep.plan.renting import Renter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exposed-share", type=_share, metavar="X", help="share of the step that communication may take on the network asked for (0.1)"
     )
+    parser.add_argument("--evidence", metavar="WHERE", help="records of probes: a file, a folder, or a URL that fsspec reaches")
     add_market_arguments(parser)
     add_worksheet_arguments(parser, several=True)
 
@@ -50,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     jobs = jobs_from(arguments)
     renter = renter_if_stated(arguments)
+    if arguments.evidence is not None:
+        return _with_evidence(arguments, jobs, renter)
     answers = [answer_of(job, arguments.exposed_share or EXPOSED_SHARE, renter) for job in jobs]
     if arguments.json:
         from fullstep.report.json import answer_as_dict, dump  # noqa: PLC0415
@@ -74,6 +78,32 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_DOES_NOT_FIT if any(map(fails, answers)) else EXIT_OK
 
 
+def _with_evidence(arguments: argparse.Namespace, jobs: list[Job], renter: Renter | None) -> int:
+    """One worksheet, with what records say of it."""
+    if len(jobs) != 1:
+        raise InputError(Fault("--evidence", f"{len(jobs)} worksheets beside it", "one worksheet"))
+    from fullstep.api.evidenced import estimate_with_evidence  # noqa: PLC0415 (few ask for it)
+    from fullstep.api.prices import rentals_of  # noqa: PLC0415
+    from fullstep.physics.network.required import EXPOSED_SHARE  # noqa: PLC0415
+    from fullstep.report.evidence_used import Records, UsedRecord, used_as_dict, used_text  # noqa: PLC0415
+
+    found = estimate_with_evidence(jobs[0], arguments.evidence, arguments.exposed_share or EXPOSED_SHARE, renter)
+    records = Records([UsedRecord(*each) for each in found.used], found.refused, found.faults)
+    if arguments.json:
+        from fullstep.report.json import answer_as_dict, dump  # noqa: PLC0415
+
+        sys.stdout.write(dump({**answer_as_dict(found.answer), "records": used_as_dict(records)}) + "\n")
+    else:
+        from fullstep.report.paper import Paper  # noqa: PLC0415
+        from fullstep.report.text import answer_text  # noqa: PLC0415
+
+        paper = Paper.of(sys.stdout)
+        helps = remedies_for(found.job.worksheet) if fails(found.answer) else []
+        sys.stdout.write(answer_text(found.job, found.answer, paper, helps, rentals_of(found.job, found.answer, renter)))
+        sys.stdout.write(used_text(records, paper))
+    return EXIT_DOES_NOT_FIT if fails(found.answer) else EXIT_OK
+
+
 def remedies_for(worksheet: Worksheet) -> list[Remedy]:
     """Single changes that would make it fit, by the formulas, best first."""
     from fullstep.api.answer import size  # noqa: PLC0415
@@ -90,9 +120,10 @@ def fails(answer: Answer) -> bool:
 
 def _stream(arguments: argparse.Namespace) -> int:
     """Exit code 0 where every line got its answer, be it its faults."""
-    if states_anything(arguments) or arguments.exposed_share is not None:
+    if states_anything(arguments) or arguments.exposed_share is not None or arguments.evidence is not None:
         remedy = "Put the keys into each line, or use --json for files and flags."
-        raise InputError(Fault("--jsonl", "files, keys or --exposed-share beside it", "worksheets on standard input alone", remedy))
+        found = "files, keys, --exposed-share or --evidence beside it"
+        raise InputError(Fault("--jsonl", found, "worksheets on standard input alone", remedy))
     if sys.stdin is None:
         raise InputError(Fault("standard input", "closed", "worksheets (JSON), a line each"))
     from fullstep.api.answer import estimate  # noqa: PLC0415

@@ -1,5 +1,6 @@
-"""What probes measured, kept as records: lists those of a folder or URL, puts two side by side, and says whether files are sound records.
-Records come from outside: they are read as data, nothing in them is executed. Exit code of validate: 2 where one is not sound."""
+"""What probes measured, kept as records: lists those of a folder or URL, puts two side by side or one beside its own estimate, and says
+whether files are sound records. Records come from outside: they are read as data, nothing in them is executed. Exit code of validate: 2
+where one is not sound."""
 
 from __future__ import annotations
 
@@ -13,20 +14,25 @@ from fullstep.errors import Fault, InputError
 if TYPE_CHECKING:
     from fullstep.formats.probe_record import Stored
 
-_USES = {"list": "list WHERE", "compare": "compare A B", "validate": "validate FILE_OR_WHERE ..."}
+_USES = {"list": "list WHERE", "compare": "compare A [B]", "validate": "validate FILE_OR_WHERE ..."}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.usage = "fullstep evidence list WHERE | compare A B | validate FILE_OR_WHERE ... [options]"
+    parser.usage = "fullstep evidence list WHERE | compare A [B] | validate FILE_OR_WHERE ... [options]"
     parser.add_argument("action", metavar="ACTION", nargs="?", help="list, compare or validate")
     parser.add_argument("places", metavar="WHERE", nargs="*", help="a record, a folder of records, or a URL that fsspec reaches")
+    parser.add_argument("--trace", action="store_true", help="beside its own estimate also its own trace; needs the extra lab")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads the records and returns the exit code."""
     _check(arguments.action, arguments.places)
+    if arguments.action == "compare" and len(arguments.places) == 1:
+        return _beside_itself(arguments.places[0], arguments.trace, arguments.json)
+    if arguments.trace:
+        raise InputError(Fault("--trace", f"beside {arguments.action} of other records", "fullstep evidence compare A --trace"))
     return {"list": _list, "compare": _compare, "validate": _validate}[arguments.action](arguments.places, arguments.json)
 
 
@@ -61,6 +67,21 @@ def _compare(places: list[str], as_json: bool) -> int:
     from fullstep.report.paper import Paper  # noqa: PLC0415
 
     sys.stdout.write(compared_text(names, probes, found, Paper.of(sys.stdout)))
+    return EXIT_OK
+
+
+def _beside_itself(where: str, traces: bool, as_json: bool) -> int:
+    from fullstep.api.evidenced import beside_itself  # noqa: PLC0415 (after the arguments are known to be good)
+
+    name, probe, lines = beside_itself(where, traces=traces)
+    if as_json:
+        from fullstep.report.evidence_used import beside_as_dict  # noqa: PLC0415
+
+        return _write(beside_as_dict(name, probe, lines))
+    from fullstep.report.evidence_used import beside_text  # noqa: PLC0415
+    from fullstep.report.paper import Paper  # noqa: PLC0415
+
+    sys.stdout.write(beside_text(name, probe, lines, Paper.of(sys.stdout)))
     return EXIT_OK
 
 
@@ -99,7 +120,7 @@ def _check(action: str | None, places: list[str]) -> None:
 
         remedy = did_you_mean(action or "", list(_USES)) or f"For example fullstep evidence {_USES['list']}."
         raise InputError(Fault("command line", "no action" if action is None else describe(action), ", ".join(_USES), remedy))
-    fits = {"list": len(places) == 1, "compare": len(places) == 2, "validate": len(places) >= 1}[action]
+    fits = {"list": len(places) == 1, "compare": len(places) in (1, 2), "validate": len(places) >= 1}[action]
     if not fits:
         raise InputError(Fault("command line", f"{len(places)} places", f"fullstep evidence {_USES[action]}"))
 

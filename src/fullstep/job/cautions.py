@@ -151,6 +151,12 @@ CAUTIONS: dict[str, CautionKind] = {
         "torchtune, torchtitan, litgpt and Megatron have model classes of their own, which keep other tensors for backward. The trace shows"
         " the class of transformers; the formulas know habits of these frameworks and may be nearer.",
     ),
+    "F126": CautionKind(
+        "A near record lies outside of its own estimate's bounds",
+        "A probe of a near worksheet measured more or less than the bounds of its own estimate allow. It narrows nothing here, since nobody"
+        " knows what it would narrow: a mechanism is missing in the formulas, or the record ran something else than it says."
+        " fullstep evidence compare RECORD shows at which instant they part. Trust this worksheet's bounds less.",
+    ),
     "F200": CautionKind(
         "An option of the plan was not traced",
         "fullstep plan --trace traces the best options before they are shown. What cannot be traced stays estimated by the formulas,"

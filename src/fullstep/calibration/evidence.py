@@ -1,0 +1,182 @@
+"""What records do to an estimate.
+
+The same worksheet: what was measured stands in the place of what was estimated. A near one: where it lies within the bounds of its own
+estimate, the bounds here are drawn in around the same place. Nothing leaves the estimate's own bounds, and no formula is changed: a
+record outside of its own bounds narrows nothing, it shows that a mechanism is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any, NamedTuple
+
+from fullstep.calibration.recorded import Recorded
+from fullstep.hardware import Card, device_overheads
+from fullstep.ledger import MemoryEstimate, StepPart, StepTime
+from fullstep.ledger.probe import Probe
+from fullstep.quantities import GIB, Bounds
+
+KEPT_SHARE = 0.5
+"""Of the room between a near record's place and each end of the bounds. Assumed: a near worksheet is not the same one, so that half of the
+doubt stays."""
+_BESIDE = ("load", "evaluation", "save")
+"""phases outside of the step"""
+_COUNTERS = (("allocated", "allocated_peak_bytes"), ("reserved", "reserved_peak_bytes"), ("device", "device_used_bytes"))
+COMMUNICATION = "network"
+"""what bounds the parts of a step in which GPUs wait for one another"""
+
+
+class Residual(NamedTuple):
+    """One figure of a record beside its own estimate: allocated, reserved, device [bytes]; compute, communication [s]."""
+
+    what: str
+    measured: float
+    estimated: Bounds
+
+    @property
+    def place(self) -> float | None:
+        """From -1 (the low bound) by way of 0 (likely) to 1 (the high bound); None: outside.
+
+        >>> Residual("", 11, Bounds(8, 10, 14)).place, Residual("", 9, Bounds(8, 10, 14)).place, Residual("", 15, Bounds(8, 10, 14)).place
+        (0.25, -0.5, None)
+        """
+        low, likely, high = self.estimated
+        if not low <= self.measured <= high:
+            return None
+        room = high - likely if self.measured > likely else likely - low
+        return (self.measured - likely) / room if room > 0 else 0.0
+
+
+def steady_peaks(probe: Probe) -> dict[str, int]:
+    """The highest value of each counter in the last counted step on any rank [bytes], loading and what follows the step left out."""
+    last = max((each.step for rank in probe.ranks for each in rank.memory), default=0)
+    step = [each for rank in probe.ranks for each in rank.memory if each.step == last and each.phase not in _BESIDE]
+    found = {}
+    for name, field in _COUNTERS:
+        values = [value for each in step if (value := getattr(each, field)) is not None]
+        if values:
+            found[name] = max(values)
+    return found
+
+
+def measured_of(record: Recorded, card: Card | None) -> dict[str, float]:
+    """A record's figures under the keys of ``[measured]``; of processors what was allocated, with the workspaces of a GPU's libraries.
+
+    Args:
+        record: of the same worksheet
+        card: of the worksheet that asks
+    """
+    peaks, probe = steady_peaks(record.probe), record.probe
+    if record.on_processors:
+        workspace_bytes = device_overheads(card).cublas_workspace_bytes
+        return {"allocated_peak_gib": (peaks["allocated"] + workspace_bytes) / GIB} if "allocated" in peaks else {}
+    found = {f"{name}_peak_gib": size / GIB for name, size in peaks.items()}
+    if probe.median_step_seconds is not None:
+        found["step_seconds"] = probe.median_step_seconds
+        if (share := _exposed_share(probe)) is not None:
+            found["exposed_communication_fraction"] = share
+    return found
+
+
+def residuals_of(record: Recorded, estimate: MemoryEstimate, step: StepTime | None) -> tuple[Residual, ...]:
+    """A record's figures beside the formulas' account of its own worksheet.
+
+    Args:
+        record: of a GPU
+        estimate: [bytes] of its own worksheet
+        step: of its own worksheet; None: not known
+    """
+    found = [Residual(name, size, getattr(estimate, name)) for name, size in steady_peaks(record.probe).items()]
+    seconds = record.probe.median_step_seconds
+    if step is None or seconds is None:
+        return tuple(found)
+    share = _exposed_share(record.probe)
+    waited = seconds * (record.probe.data_wait_fraction or 0.0)
+    if share is None:  # what communication took is not known: the step as a whole
+        return (*found, Residual("step", seconds - waited, step.seconds))
+    computing, talking = _split(step)
+    found.append(Residual("compute", seconds * (1 - share) - waited, computing))
+    return (*found, Residual("communication", seconds * share, talking)) if record.probe.world_size > 1 else tuple(found)
+
+
+def narrowed(bounds: Bounds, places: Sequence[float]) -> Bounds:
+    """The bounds drawn in around the places of near records, always inside of what they were.
+
+    >>> narrowed(Bounds(8, 10, 14), [0.5])
+    Bounds(low=10.0, likely=12.0, high=13.0)
+    >>> narrowed(Bounds(8, 10, 14), [0.0, 0.5]).low
+    9.0
+    """
+    if not places:
+        return bounds
+    low, likely, high = (_at(bounds, place) for place in (min(places), median(places), max(places)))
+    return Bounds(low - KEPT_SHARE * (low - bounds.low), likely, high + KEPT_SHARE * (bounds.high - high))
+
+
+def places_of(residuals: Sequence[Residual]) -> Mapping[str, list[float]]:
+    """Of each figure, where near records lie in their own bounds; those outside are left out."""
+    found: dict[str, list[float]] = {}
+    for each in residuals:
+        if each.place is not None:
+            found.setdefault(each.what, []).append(each.place)
+    return found
+
+
+def narrow_memory(estimate: MemoryEstimate, places: Mapping[str, list[float]]) -> MemoryEstimate:
+    """Each counter narrowed by its own places, ``needed`` by those of allocated; none falls below the one that it holds."""
+    allocated = narrowed(estimate.allocated, places.get("allocated", ()))
+    needed = narrowed(estimate.needed, places.get("allocated", ()))
+    reserved = _over(narrowed(estimate.reserved, places.get("reserved", ())), allocated)
+    device = _over(narrowed(estimate.device, places.get("device", ())), reserved)
+    return estimate._replace(allocated=allocated, reserved=reserved, device=device, needed=needed)
+
+
+def narrow_step(step: StepTime, places: Mapping[str, list[float]]) -> StepTime:
+    """What is achieved of the card's compute and of the links, narrowed: each part of the step by the places of its kind."""
+    whole = places.get("step", [])
+    computing, talking = [*places.get("compute", []), *whole], [*places.get("communication", []), *whole]
+    if not computing and not talking:
+        return step
+    parts = tuple(
+        StepPart(part.what, narrowed(part.seconds, talking if part.bound_by == COMMUNICATION else computing), part.bound_by)
+        for part in step.parts
+    )
+    seconds = sum((part.seconds for part in parts), Bounds(0, 0, 0))
+    changes: dict[str, Any] = {"seconds": seconds, "parts": parts}
+    amount = step.tokens_per_second_per_gpu.likely * step.seconds.likely
+    changes["tokens_per_second_per_gpu"] = _rate(amount, seconds)
+    if step.model_flops_utilization is not None:
+        changes["model_flops_utilization"] = _rate(step.model_flops_utilization.likely * step.seconds.likely, seconds)
+    exposed = sum((part.seconds for part in parts if part.bound_by == COMMUNICATION), Bounds(0, 0, 0))
+    rest = seconds.likely - exposed.likely
+    if step.exposed_communication_fraction is not None:
+        changes["exposed_communication_fraction"] = Bounds(*(each / (each + rest) if each + rest > 0 else 0.0 for each in exposed))
+    return replace(step, **changes)
+
+
+def _exposed_share(probe: Probe) -> float | None:
+    """Of a step, communication that was not hidden; a single rank has none."""
+    return 0.0 if probe.world_size == 1 else probe.exposed_communication_fraction
+
+
+def _split(step: StepTime) -> tuple[Bounds, Bounds]:
+    """Seconds of computing, and of waiting for one another."""
+    nothing = Bounds(0, 0, 0)
+    talking = sum((part.seconds for part in step.parts if part.bound_by == COMMUNICATION), nothing)
+    return sum((part.seconds for part in step.parts if part.bound_by != COMMUNICATION), nothing), talking
+
+
+def _at(bounds: Bounds, place: float) -> float:
+    low, likely, high = bounds
+    return likely + place * (high - likely if place > 0 else likely - low)
+
+
+def _over(bounds: Bounds, inner: Bounds) -> Bounds:
+    """End by end at least the counter inside of it."""
+    return Bounds(*(max(end, least) for end, least in zip(bounds, inner, strict=True)))
+
+
+def _rate(amount: float, seconds: Bounds) -> Bounds:
+    return Bounds(amount / seconds.high, amount / seconds.likely, amount / seconds.low)

@@ -1,0 +1,129 @@
+"""What records did to an answer, and a record beside its own estimate; for the terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fullstep import __version__
+from fullstep.calibration.evidence import Residual
+from fullstep.calibration.recorded import Match
+from fullstep.calibration.residuals import BesideLine
+from fullstep.errors import Fault
+from fullstep.ledger.probe import Probe
+from fullstep.quantities import Bounds
+from fullstep.report.evidence_text import figure_words, percent, what_ran
+from fullstep.report.json import finite
+from fullstep.report.paper import Paper
+
+_GROUPS = {
+    "peaks": "peak of the worst GPU in the steady step", "instants": "allocated at each instant",
+    "mechanisms": "of which: there all the time, and on top of that", "time": "time",
+}  # fmt: skip
+_CELL, _LABEL = 13, 28
+_MOST_REFUSED = 4
+
+
+class UsedRecord(NamedTuple):
+    """A record that was taken into account."""
+
+    name: str
+    match: Match
+    residuals: Sequence[Residual]
+    notes: Sequence[str]
+
+
+class Records(NamedTuple):
+    """What became of the records of a folder."""
+
+    used: Sequence[UsedRecord]
+    refused: Sequence[tuple[str, str]]
+    """record and why"""
+    faults: Sequence[Fault]
+    """of files that are no records"""
+
+
+def used_text(records: Records, paper: Paper) -> str:
+    """Each record that was used and how, then those that were not, and why."""
+    lines: list[str] = []
+    for record in records.used:
+        verb = "replaces what was estimated" if record.match.kind == "same" else "narrows the bounds"
+        lines += paper.entry("" if lines else "Records", f"{record.name} {verb}: {record.match.why}")
+        if record.residuals:
+            lines += paper.entry("", "it measured, beside its own estimate: " + ", ".join(map(_residual_words, record.residuals)))
+        lines += [line for note in record.notes for line in paper.entry("", f"its program: {note}")]
+    if not records.used:
+        lines += paper.entry("Records", "none of them is of this worksheet or near it")
+    for number, (name, why) in enumerate(records.refused[:_MOST_REFUSED]):
+        lines += paper.entry("" if number else "Not used", f"{name}: {why}")
+    if (rest := len(records.refused) - _MOST_REFUSED) > 0:
+        lines += paper.entry("", f"and {rest} more under --json")
+    for fault in records.faults:
+        lines += [paper.ink(line, "red") for line in paper.entry("Not read", str(fault))]
+    return paper.finish(lines)
+
+
+def used_as_dict(records: Records) -> dict[str, Any]:
+    """The same; sizes in bytes, times in seconds."""
+    used = [
+        {
+            "file": record.name, "match": record.match.kind, "why": record.match.why, "notes": list(record.notes),
+            "residuals": [{**each._asdict(), "estimated": each.estimated.as_dict()} for each in record.residuals],
+        }
+        for record in records.used
+    ]  # fmt: skip
+    refused = [{"file": name, "why": why} for name, why in records.refused]
+    return {"used": used, "refused": refused, "unreadable": [str(fault) for fault in records.faults]}
+
+
+def beside_text(name: str, probe: Probe, lines: Sequence[BesideLine], paper: Paper) -> str:
+    """A record beside what was said of its own worksheet, with the differences from the estimate."""
+    traced = any(line.traced is not None for line in lines)
+    heads = ["measured", "estimated", *(["traced"] if traced else []), "over est."]
+    text = [*paper.entry("Record", f"{what_ran(probe)} · {name}"), "", paper.ink(_row("", heads), "bold")]
+    for group, words in _GROUPS.items():
+        rows = [line for line in lines if line.group == group]
+        text += [f"  {words}"] if rows else []
+        for line in rows:
+            said = None if line.estimated is None else line.estimated.likely
+            cells = [figure_words(line.measured, line.unit), figure_words(said, line.unit)]
+            cells += [figure_words(line.traced, line.unit)] if traced else []
+            row = _row(f"  {line.what.replace('_', ' ')}", [*cells, percent(line.difference)])
+            text.append(row if line.is_inside else paper.ink(f"{row}  outside of {_span(line)}", "red"))
+    text += [line for note in probe.notes for line in paper.entry("Program", note)]
+    return paper.finish(text)
+
+
+def beside_as_dict(name: str, probe: Probe, lines: Sequence[BesideLine]) -> dict[str, Any]:
+    """The same; sizes in bytes, times in seconds."""
+    rows = [
+        {
+            "group": line.group, "what": line.what, "unit": line.unit, "measured": line.measured, "traced": line.traced,
+            "estimated": None if line.estimated is None else line.estimated.as_dict(), "is_inside": line.is_inside,
+            "measured_over_estimated_less_one": line.difference,
+        }
+        for line in lines
+    ]  # fmt: skip
+    head = {"schema": 1, "fullstep": __version__, "evidence": "measured", "file": name, "model": probe.model}
+    said: dict[str, Any] = finite({**head, "lines": rows, "notes": list(probe.notes)})
+    return said
+
+
+def _residual_words(residual: Residual) -> str:
+    unit = "bytes" if residual.what in ("allocated", "reserved", "device") else "seconds"
+    likely = residual.estimated.likely
+    apart = f" ({percent(residual.measured / likely - 1)})" if likely > 0 else ""
+    where = "" if residual.place is not None else f", outside of {_ends(residual.estimated, unit)}"
+    return f"{residual.what} {figure_words(residual.measured, unit)}{apart}{where}"
+
+
+def _span(line: BesideLine) -> str:
+    return "" if line.estimated is None else _ends(line.estimated, line.unit)
+
+
+def _ends(bounds: Bounds, unit: str) -> str:
+    return f"{figure_words(bounds.low, unit)} to {figure_words(bounds.high, unit)}"
+
+
+def _row(label: str, cells: Sequence[str]) -> str:
+    return f"  {label:<{_LABEL}}" + "".join(f"{cell:>{_CELL}}" for cell in cells)
