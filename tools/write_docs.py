@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 import write_cautions
+import write_evidence
 import write_formulas
 import write_report
 import write_worksheet_docs
@@ -20,6 +21,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/formulas.md": write_formulas.page,
     "docs/worksheet.md": write_worksheet_docs.page,
     "docs/cautions.md": write_cautions.page,
+    "docs/evidence.md": write_evidence.page,
 }
 
 
