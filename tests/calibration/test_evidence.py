@@ -214,8 +214,12 @@ def test_line_by_line_and_by_mechanism() -> None:
 
 
 def test_processors_are_compared_without_workspaces() -> None:
-    large = ESTIMATE._replace(instants=(Instant("forward", Holdings(weights=50, buffers=20 + WORKSPACES)),))
+    """There are none yet while the model is loaded."""
+    others = OtherPeaks(load=70, evaluation=450 + WORKSPACES)
+    large = ESTIMATE._replace(instants=(Instant("forward", Holdings(weights=50, buffers=20 + WORKSPACES)),), other_peaks=others)
     lines = {(line.group, line.what): line for line in beside(record("cpu"), large, STEP)}
     assert lines["instants", "forward"].estimated == Bounds.exact(70)
     assert lines["mechanisms", "between steps"].estimated == Bounds.exact(70)
+    assert lines["instants", "load"].estimated == Bounds.exact(70)
+    assert lines["instants", "evaluation"].estimated == Bounds.exact(450)
     assert ("time", "step") not in lines

@@ -65,7 +65,7 @@ def beside(record: Recorded, estimate: MemoryEstimate, step: StepTime | None, tr
 def _instant_lines(worst: ProbedRank, estimate: MemoryEstimate, traced: MemoryEstimate | None, workspace: float) -> list[BesideLine]:
     said: dict[str, float] = {each.at: each.allocated_bytes - workspace for each in estimate.instants}
     others = {name: getattr(estimate.other_peaks, name) for name in _OTHER_PEAKS}
-    said |= {name: size - workspace for name, size in others.items() if size is not None}
+    said |= {name: size - (workspace if name == "evaluation" else 0.0) for name, size in others.items() if size is not None}
     seen: dict[str, float] = {} if traced is None else {each.at: each.allocated_bytes - workspace for each in traced.instants}
     return [
         BesideLine("instants", at, "bytes", size, Bounds.exact(said[at]) if at in said else None, seen.get(at))
