@@ -14,7 +14,7 @@ SHEET = worksheet_from_mapping({"model": {"name": "meta-llama/Llama-3.1-8B"}, "m
 
 def test_the_list() -> None:
     functions = [
-        "checkpoint_of", "compare", "compare_offers", "drill", "estimate", "largest", "link", "offers", "plan", "profile_data",
+        "checkpoint_of", "compare", "compare_offers", "drill", "estimate", "largest", "link", "offers", "plan", "probe", "profile_data",
         "read_worksheet", "refresh_offers", "renter_of", "trace", "worksheet_from_mapping",
     ]  # fmt: skip
     assert fullstep.api.__all__ == functions

@@ -66,7 +66,7 @@ def test_a_second_save_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.M
     plain, asked = Saver.wait, threading.Event()
 
     def wait(saver: Saver) -> Any:
-        if saver.busy:
+        if saver.seconds_under_way is not None:
             gate.events.append("the second waits")
             asked.set()
         return plain(saver)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fullstep.api.drilled import drill as drill
     from fullstep.api.linked import link as link
     from fullstep.api.prices import renter_of as renter_of
+    from fullstep.api.probed import probe as probe
     from fullstep.api.search import largest as largest
     from fullstep.api.search import plan as plan
     from fullstep.api.sellers import compare_offers as compare_offers
@@ -35,6 +36,7 @@ _HOMES = {
     "link": "fullstep.api.linked",
     "offers": "fullstep.api.sellers",
     "plan": "fullstep.api.search",
+    "probe": "fullstep.api.probed",
     "profile_data": "fullstep.api.data",
     "read_worksheet": "fullstep.job",
     "refresh_offers": "fullstep.api.sellers",
@@ -45,7 +47,7 @@ _HOMES = {
 """where each function lives: it is imported when it is first asked for, so that an estimate does not load the search"""
 
 __all__ = [
-    "checkpoint_of", "compare", "compare_offers", "drill", "estimate", "largest", "link", "offers", "plan", "profile_data",
+    "checkpoint_of", "compare", "compare_offers", "drill", "estimate", "largest", "link", "offers", "plan", "probe", "profile_data",
     "read_worksheet", "refresh_offers", "renter_of", "trace", "worksheet_from_mapping",
 ]  # fmt: skip
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from fullstep.api.checkpoints import checkpoint_of
+from fullstep.api.devices import gpus_that_torch_sees
 from fullstep.api.drill_room import require_room
 from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.job import Settings, Worksheet, settings_of
@@ -24,8 +23,6 @@ from fullstep.quantities import GB
 Mode = Literal["sync", "thread", "process"]
 Progress = Callable[[str], None]
 SILENT_SECONDS = 600.0
-_COUNT = "import torch; print(torch.cuda.device_count())"
-_COUNT_SECONDS = 120
 
 
 class Drilled(NamedTuple):
@@ -65,7 +62,7 @@ def drill(
     versions = require_libraries("drill")
     require_place(to)
     sheet, blocks = _changed(worksheet, layers, tokens)
-    device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", _gpus())
+    device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", gpus_that_torch_sees("drill"))
     if ranks < 1:
         raise InputError(Fault("--cpu", f"found {ranks}", "at least 1"))
     sheet = edit(sheet, {"machine.gpus": ranks, "machine.nodes": 1})
@@ -162,20 +159,3 @@ def _measured_rates(sheet: Worksheet, seen: Drill) -> dict[str, float]:
     """Rates of storage that the worksheet leaves open, as this disk gave them to raw writers and readers."""
     rates = {"machine.storage_write_gb_s": seen.raw_write_seconds, "machine.storage_read_gb_s": seen.raw_read_seconds}
     return {key: seen.raw_bytes / seconds / GB for key, seconds in rates.items() if sheet.stated(key) is None}
-
-
-def _gpus() -> int:
-    """That torch sees, asked in a process of its own.
-
-    Raises:
-        InputError: there is none
-    """
-    try:
-        done = subprocess.run([sys.executable, "-P", "-c", _COUNT], capture_output=True, text=True, check=True, timeout=_COUNT_SECONDS)
-        count = int(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        count = 0
-    if not count:
-        remedy = "--cpu 2 drills with two ranks on processors."
-        raise InputError(Fault("fullstep drill", "torch sees no GPU here", "at least one GPU, or --cpu N", remedy))
-    return count

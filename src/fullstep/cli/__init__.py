@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "estimate": "one worksheet exactly as written; two are compared; --jsonl answers thousands",
     "largest": "the largest micro-batch, row length, rank or model that fits",
     "trace": "one full step of the real model class, no GPU, no weights; needs the extra lab",
+    "probe": "real full steps on real hardware, beside estimate and trace; needs the extra lab",
     "drill": "saves, kills and resumes a training in real processes: does it go on as if nothing happened? needs the extra lab",
     "evidence": "what was measured: lists, compares and validates records of probes",
     "link": "times collectives between real ranks of this machine by message size; needs the extra lab",

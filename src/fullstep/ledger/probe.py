@@ -142,9 +142,9 @@ class Probe:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Over all ranks, padding not among them; None: nothing was timed."""
+        """Over all ranks, padding not among them; None: nothing was timed, or tokens are not known."""
         tokens = sum(sample.tokens for rank in self.ranks for sample in rank.steps)
-        return tokens / sum(self.step_seconds) if self.step_seconds else None
+        return tokens / sum(self.step_seconds) if self.step_seconds and tokens else None
 
     @property
     def data_wait_fraction(self) -> float | None:
@@ -163,7 +163,7 @@ class Probe:
 def instants_of(memory: Sequence[Stretch]) -> dict[str, int]:
     """The allocated peak of each phase [bytes] in the last counted step, loading and what follows the steps beside it.
 
-    The forward passes after the first one of a step are told apart as ``second_forward``, as estimates name them.
+    Forward passes after the first one of a step, with their loss, are told apart as ``second_forward``, as estimates name them.
 
     >>> rows = [Stretch(1, 1, "forward", 5, 0, None, None), Stretch(2, 1, "forward", 7, 0, None, None)]
     >>> instants_of([*rows, Stretch(2, 2, "forward", 9, 0, None, None), Stretch(0, 0, "load", 3, 3, None, None)])
@@ -174,6 +174,6 @@ def instants_of(memory: Sequence[Stretch]) -> dict[str, int]:
     for each in sorted(memory, key=lambda each: each.step):
         if each.step not in (0, last):
             continue
-        name = "second_forward" if each.phase == "forward" and each.micro_batch > 1 else each.phase
+        name = "second_forward" if each.phase in ("forward", "loss") and each.micro_batch > 1 else each.phase
         found[name] = max(found.get(name, 0), each.allocated_peak_bytes)
     return found

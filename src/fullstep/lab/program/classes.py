@@ -123,6 +123,32 @@ def build_model(config: Any, dtype: torch.dtype, attention: str, *, random: bool
     return model
 
 
+def load_model(weights: str, config: Any, dtype: torch.dtype, attention: str) -> nn.Module:
+    """The class of the config with weights that were trained.
+
+    Args:
+        weights: folder of transformers' files, or hub id
+        config: of transformers
+        dtype: of all weights
+        attention: eager, sdpa or flash
+
+    Raises:
+        InputError: there is no such model, or its weights are others than the config's
+    """
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415
+
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            weights, config=config, dtype=dtype, attn_implementation="eager" if attention == "eager" else "sdpa"
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        allowed = "a folder that transformers wrote, or a hub id, of the worksheet's model"
+        raise InputError(Fault("--real-weights", f'"{weights[:80]}": {_in_one_line(error)}', allowed)) from error
+    model.config.use_cache = False
+    model.train()
+    return model  # type: ignore[no-any-return]
+
+
 def require_positions(model: nn.Module, tokens: int) -> None:
     """A class that learned its positions has one for every token of a row; without values nobody would notice.
 

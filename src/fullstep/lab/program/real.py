@@ -14,15 +14,13 @@ from torch.optim import Optimizer
 
 from fullstep.job import Settings
 from fullstep.lab.program.blocks import find_blocks
-from fullstep.lab.program.classes import build_model, config_of, require_positions
+from fullstep.lab.program.classes import build_model, config_of, load_model, require_positions
 from fullstep.lab.program.dtypes import DTYPES
 from fullstep.lab.program.method import adapted, checkpoint_activations
 from fullstep.lab.program.spread import Spread, spread
 from fullstep.lab.program.torch_optimizers import torch_optimizer
 from fullstep.lab.program.wide_products import products_of
 
-DROPPED = 0.1
-"""where random numbers are asked for"""
 _DROPOUTS = (
     "attention_dropout", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "resid_dropout",
 )  # fmt: skip
@@ -43,16 +41,22 @@ class Program:
         """As it is called."""
         return self.spread.model
 
-    @contextlib.contextmanager
-    def forward_context(self) -> Iterator[None]:
-        """Around forward: autocast where the worksheet has it, and products that this device can do."""
+    def autocast(self) -> torch.autocast:
+        """Around forward: casts where the worksheet has it."""
         precision = self.settings.precision
         casts = precision.autocast and precision.compute != "float32"
-        with torch.autocast(self.device.type, dtype=DTYPES[precision.compute], enabled=casts), products_of(self.device):
+        return torch.autocast(self.device.type, dtype=DTYPES[precision.compute], enabled=casts)
+
+    @contextlib.contextmanager
+    def forward_context(self) -> Iterator[None]:
+        """The same, with products that this device can do: they are quick, and hold more for a moment."""
+        with self.autocast(), products_of(self.device):
             yield
 
 
-def build_program(config: Mapping[str, Any], settings: Settings, device: torch.device, *, seed: int, dropout: bool, rate: float) -> Program:
+def build_program(
+    config: Mapping[str, Any], settings: Settings, device: torch.device, *, seed: int, dropout: float | None, rate: float, weights: str = ""
+) -> Program:
     """The same values on every rank and for every number of ranks, until random numbers are drawn.
 
     Args:
@@ -60,8 +64,9 @@ def build_program(config: Mapping[str, Any], settings: Settings, device: torch.d
         settings: of the worksheet
         device: of this rank
         seed: of the weights; the same gives the same
-        dropout: as the worksheet says, and in the model at least :data:`DROPPED` where its class has it; False: none anywhere
+        dropout: share in the model where its class has it, and with 0 none in adapters either; None: as config and worksheet say
         rate: first learning rate
+        weights: folder or hub id of a model whose weights are loaded; empty: random ones
 
     Raises:
         InputError: the class cannot be built from this config, or (UnsupportedError) not with this method
@@ -70,16 +75,17 @@ def build_program(config: Mapping[str, Any], settings: Settings, device: torch.d
     random.seed(seed)
     of_class = config_of(config)
     for name in _DROPOUTS:
-        if isinstance(getattr(of_class, name, None), float):
-            setattr(of_class, name, DROPPED if dropout else 0.0)
-    model = build_model(of_class, DTYPES[settings.precision.weights], settings.step.attention, random=True)
+        if dropout is not None and isinstance(getattr(of_class, name, None), float):
+            setattr(of_class, name, dropout)
+    dtype, attention = DTYPES[settings.precision.weights], settings.step.attention
+    model = load_model(weights, of_class, dtype, attention) if weights else build_model(of_class, dtype, attention, random=True)
     require_positions(model, settings.batch.sequence_tokens)
     found = find_blocks(model)
     blocks = list(model.get_submodule(found.path).children()) if found.path else []
     vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator, union-attr]
     trained = adapted(model, settings)
     checkpoint_activations(trained if hasattr(trained, "gradient_checkpointing_enable") else model, blocks, settings)
-    if not dropout:
+    if dropout == 0:
         _silence(trained)
     placed = spread(trained, blocks, settings, device)
     optimizer = torch_optimizer(settings.optimizer, [p for p in placed.model.parameters() if p.requires_grad], rate)

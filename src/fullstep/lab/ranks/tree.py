@@ -44,6 +44,10 @@ class RanksFailedError(FullstepError):
         super().__init__(what)
 
 
+class SilentError(LabError):
+    """No rank said anything for longer than a rank may take."""
+
+
 class Tree:
     """From the start of torchrun to its end.
 
@@ -109,7 +113,7 @@ class Tree:
             while True:
                 if time.monotonic() - heard > silent_seconds:
                     remedy = "A rank hangs, or one step of this model takes longer here: allow more with --silent-seconds."
-                    raise self._error(f"said nothing for {silent_seconds:g} s and was stopped", remedy)
+                    raise self._error(f"said nothing for {silent_seconds:g} s and was stopped", remedy, SilentError)
                 self.family.take_note()
                 if not selector.select(_LOOK_SECONDS):
                     if self._process.poll() is not None:
@@ -163,8 +167,8 @@ class Tree:
         what = f'rank {killed[1]} of {self.name} was killed by {killed[2]}; last stage: "{self._stage(int(killed[1]))}"'
         return LabError(what, remedy=_TOO_LITTLE_MEMORY if killed[2] == "SIGKILL" else "")
 
-    def _error(self, what: str, remedy: str) -> LabError:
-        return LabError(f'{self.name} {what}; last stage: "{self._stage()}"', remedy=remedy, details=tuple(self._tail()))
+    def _error(self, what: str, remedy: str, kind: type[LabError] = LabError) -> LabError:
+        return kind(f'{self.name} {what}; last stage: "{self._stage()}"', remedy=remedy, details=tuple(self._tail()))
 
     def _tail(self) -> list[str]:
         return [line.rstrip()[:_TAIL_WIDTH] for line in self._complained().splitlines() if line.strip(" =-\n")][-_TAIL_LINES:]

@@ -21,6 +21,8 @@ from fullstep.lab.program.real import Program, build_program
 from fullstep.resume import Checkpoints, DataOrder
 
 RATE = 1e-3
+DROPPED = 0.1
+"""where random numbers are asked for"""
 _SPREAD = 0.5
 """by how much a random number changes the weight of a loss: far more than rounding, also of bfloat16"""
 KEPT_END = "end"
@@ -40,7 +42,8 @@ class Training:
         self.leg, self.run, self.device = leg, run, device
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         self.settings = settings_for(leg, run)
-        self.program: Program = build_program(leg.config, self.settings, device, seed=leg.seed, dropout=not run.plain, rate=RATE)
+        dropout = 0.0 if run.plain else DROPPED
+        self.program: Program = build_program(leg.config, self.settings, device, seed=leg.seed, dropout=dropout, rate=RATE)
         self.scheduler = LambdaLR(self.program.optimizer, _share_of_rate)
         self.order = DataOrder(leg.rows, rows_per_step=leg.rows_per_step, seed=leg.seed)
         self.checkpoints = self._checkpoints(leg.folder, leg.mode)

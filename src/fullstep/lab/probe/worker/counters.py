@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function
 
 _MARK = "fullstep stretch "
@@ -30,6 +34,9 @@ class Stretch(NamedTuple):
 
 class Counter(ABC):
     """Call :meth:`start` before the model is built, :meth:`mark` where a stretch begins, :meth:`finish` at the end."""
+
+    at: tuple[int, str] = (0, "")
+    """step and phase of the stretch that goes on"""
 
     @abstractmethod
     def start(self) -> None:
@@ -61,7 +68,7 @@ class CudaCounter(Counter):
 
     def mark(self, step: int, micro_batch: int, phase: str) -> None:
         self._end()
-        self._under_way = (step, micro_batch, phase)
+        self._under_way, self.at = (step, micro_batch, phase), (step, phase)
 
     def finish(self) -> list[Stretch]:
         self._end()
@@ -80,8 +87,9 @@ class CudaCounter(Counter):
 class ProcessorCounter(Counter):
     """The events of torch's allocator of host memory (``[memory]`` of torch.profiler), added up.
 
-    They tell of what this thread, and autograd on its behalf, asks for: not of threads of gloo, nor of what a library takes by itself.
-    They tell of no release of what was there before they began. Sizes are as asked for, without rounding.
+    They tell of what this thread, and autograd on its behalf, asks for and releases: not of threads of gloo, which release what they have
+    sent, nor of what a library takes by itself. They tell of no release of what was there before they began. Sizes are as asked for,
+    without rounding.
     """
 
     def __init__(self) -> None:
@@ -91,6 +99,7 @@ class ProcessorCounter(Counter):
         self._profile.start()
 
     def mark(self, step: int, micro_batch: int, phase: str) -> None:
+        self.at = step, phase
         with record_function(f"{_MARK}{step} {micro_batch} {phase}"):
             pass
 
@@ -118,6 +127,27 @@ def _added_up(events: Any) -> list[Stretch]:
         step, micro_batch, phase = name.removeprefix(_MARK).split(" ")
         under_way, peak = (int(step), int(micro_batch), phase), allocated
     return found
+
+
+def live_bytes(model: nn.Module) -> int:
+    """In host memory: all tensors of this process that are still there, each storage once, and the buckets of DDP's reducer.
+
+    Args:
+        model: as it is called
+    """
+    gc.collect()
+    storages: dict[int, int] = {}
+    for each in gc.get_objects():
+        if issubclass(type(each), torch.Tensor) and not isinstance(each, DTensor) and each.device.type == "cpu":
+            storages[each.untyped_storage().data_ptr()] = each.untyped_storage().nbytes()
+    return sum(storages.values()) + (_bucket_bytes(model) if isinstance(model, DistributedDataParallel) else 0)
+
+
+def _bucket_bytes(model: DistributedDataParallel) -> int:
+    """What C++ holds, and no object of Python."""
+    about = model._get_ddp_logging_data()
+    sizes = str(about.get("rebuilt_bucket_sizes") or about.get("bucket_sizes") or "")
+    return sum(int(size) for size in sizes.split(",") if size.strip())
 
 
 def counter_of(device: torch.device) -> Counter:

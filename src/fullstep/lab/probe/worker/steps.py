@@ -78,7 +78,7 @@ class Steps:
 
     def _micro_batch(self, inputs: dict[str, Tensor], micro_batches: int, *, clears: bool) -> None:
         self._mark("forward")
-        with self._program.forward_context():
+        with self._program.autocast():
             output = self._program.model(**inputs, use_cache=False)
         loss: Tensor = output.loss
         kept = output if self._settings.step.keeps_outputs else None
@@ -101,7 +101,7 @@ class Steps:
         self._mark("evaluation")
         rows = self._settings.evaluation.micro_batch
         inputs = rows_of(self._settings, self._program.vocabulary, self._random, self._program.device, rows)
-        with torch.no_grad(), self._program.forward_context():
+        with torch.no_grad(), self._program.autocast():
             output = model(**inputs, use_cache=False)
         kept = output.logits.float() if self._settings.evaluation.keeps_logits else None
         _wait_for(self._program.device)

@@ -1,0 +1,144 @@
+"""A probe of one worksheet: real steps here, beside its estimate and its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from fullstep.api.devices import gpus_that_torch_sees
+from fullstep.api.traced import subject_of, trace_subject
+from fullstep.errors import Fault, InputError, LabError, UnsupportedError
+from fullstep.hardware import device_overheads
+from fullstep.job import Settings, Worksheet, settings_of
+from fullstep.job.editing import edit
+from fullstep.lab.libraries import require_libraries
+from fullstep.lab.probe import COUNTED, Wanted, faults_of, notes_of, run_probe
+from fullstep.ledger import Answer, Instant
+from fullstep.ledger.probe import Probe, instants_of
+from fullstep.models import model_config
+from fullstep.quantities import GIB
+
+SEED = 20_260_101
+STEPS = 5
+SILENT_SECONDS = 600.0
+Progress = Callable[[str], None]
+_OTHER = {"load": "load", "evaluation": "evaluation", "save": "save"}
+
+
+class Line(NamedTuple):
+    """One instant: what was measured, and what was said of it before [bytes allocated on the worst rank]. None: not said."""
+
+    at: str
+    measured_bytes: float
+    traced_bytes: float | None
+    estimated_bytes: float | None
+
+
+class Probed(NamedTuple):
+    """A probe, and what was probed."""
+
+    settings: Settings
+    """of the worksheet as it was probed"""
+    probe: Probe
+    answer: Answer | None
+    """the worksheet's own, traced where that was asked for; None: it could not be traced, or the formulas do not know the model"""
+    lines: tuple[Line, ...]
+    """without what libraries of a GPU hold, where the probe ran on processors"""
+
+
+def probe(
+    worksheet: Worksheet, *, cpu: int | None = None, steps: int = STEPS, weights: str = "", evaluate: bool = False, save_to: str = "",
+    snapshot: str = "", limit_gib: float | None = None, seed: int = SEED, traces: bool = True, silent_seconds: float = SILENT_SECONDS,
+    command: tuple[str, ...] = (), progress: Progress = lambda _: None, keep: Callable[[Probe], None] = lambda _: None,
+) -> Probed:  # fmt: skip
+    """Builds the worksheet's program on real devices and runs real steps: the longest row first.
+
+    Args:
+        worksheet: what is trained; weights are random unless ``weights`` names some
+        cpu: ranks on processors; None: every GPU that torch sees
+        steps: of the optimizer; of the first two every instant's memory is told, the others are timed
+        weights: folder or hub id of real weights
+        evaluate: also one micro-batch of an evaluation
+        save_to: folder or URL of a checkpoint that is written once; empty: none
+        snapshot: file for the allocator's history, for PyTorch's memory viewer (GPUs alone)
+        limit_gib: memory that may be allocated, as if a device had no more
+        seed: of weights and rows
+        traces: also trace the worksheet, to stand beside
+        silent_seconds: without a sign of life, after which a rank counts as hanging
+        command: that asked for it, for the record
+        progress: is told the stages as they come
+        keep: is given the record, also where a signal ends the probe
+
+    Raises:
+        InputError: the worksheet or another argument is at fault, or (UnsupportedError) cannot be probed
+    """
+    versions = require_libraries("probe")
+    _require(steps, cpu, limit_gib)
+    device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", gpus_that_torch_sees("probe"))
+    sheet = edit(worksheet, {"machine.gpus": ranks, "machine.nodes": 1})
+    settings = settings_of(sheet)
+    if faults := faults_of(settings):
+        raise UnsupportedError(*(Fault(sheet.where(fault.where), fault.found, fault.allowed, fault.remedy) for fault in faults))
+    config, name = model_config(sheet.section("model"))
+    recorded = edit(sheet, {"model.config": config}) if isinstance(sheet.section("model").get("config"), str) else sheet
+    wanted = Wanted(
+        worksheet=recorded.as_dict(), config=config, model=str(sheet.section("model").get("name") or name), device=device, ranks=ranks,
+        steps=steps, seed=seed, command=command, versions=versions, notes=tuple(notes_of(settings, device)), weights=weights,
+        evaluates=evaluate, saves_to=save_to, snapshot=snapshot,
+        limit_bytes=None if limit_gib is None else int(limit_gib * GIB), silent_seconds=silent_seconds,
+    )  # fmt: skip
+    answer = _said_before(sheet, traces, progress)
+    seen = run_probe(wanted, progress, keep)
+    return Probed(settings, seen, answer, tuple(_lines(settings, seen, answer)))
+
+
+def _require(steps: int, cpu: int | None, limit_gib: float | None) -> None:
+    faults = []
+    if steps < COUNTED + 1:
+        faults.append(Fault("--steps", f"found {steps}", f"at least {COUNTED + 1}: the first {COUNTED} are counted, the others are timed"))
+    if cpu is not None and cpu < 1:
+        faults.append(Fault("--cpu", f"found {cpu}", "at least 1"))
+    if limit_gib is not None and not limit_gib > 0:
+        faults.append(Fault("--limit-gib", f"found {limit_gib:g}", "more than 0"))
+    if faults:
+        raise InputError(*faults)
+
+
+def _said_before(sheet: Worksheet, traces: bool, progress: Progress) -> Answer | None:
+    """What estimate and trace say; a worksheet that they do not cover can be probed nonetheless."""
+    subject = subject_of(sheet)
+    if traces:
+        with suppress(UnsupportedError, LabError):
+            return trace_subject(subject, progress=lambda stage: progress(f"tracing: {stage}"))
+    if subject.job is None:
+        return None
+    from fullstep.api.answer import estimate  # noqa: PLC0415 - a trace has one of its own
+
+    return estimate(sheet)
+
+
+def _lines(settings: Settings, seen: Probe, answer: Answer | None) -> list[Line]:
+    worst = seen.worst
+    if worst is None:
+        return []
+    less = float(device_overheads(settings.machine.card).cublas_workspace_bytes) if worst.device == "cpu" else 0.0
+    traced: dict[str, float] = {}
+    estimated: dict[str, float] = {}
+    if answer is not None and answer.trace is not None:
+        traced = _of_instants(answer.trace.instants, less)
+        estimated = {} if answer.estimated is None else _of_instants(answer.estimated.instants, less)
+    elif answer is not None:
+        estimated = _of_instants(answer.memory.instants, less)
+    if answer is not None:
+        others = {name: getattr(answer.memory.other_peaks, field) for name, field in _OTHER.items()}
+        estimated |= {name: value - (less if name == "evaluation" else 0) for name, value in others.items() if value is not None}
+    return [Line(at, size, traced.get(at), estimated.get(at)) for at, size in instants_of(worst.memory).items() if at not in _SMALL]
+
+
+_SMALL = ("inputs", "gradients_cleared")
+"""instants that are never a peak, and that nobody estimates"""
+
+
+def _of_instants(instants: tuple[Instant, ...], less: float) -> dict[str, float]:
+    return {each.at: each.allocated_bytes - less for each in instants}

@@ -1,0 +1,76 @@
+"""Runs real full steps on real hardware, and puts what was measured beside estimate and trace. Needs the extra lab."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_LAB, EXIT_OK
+from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
+from fullstep.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from fullstep.api.probed import Probed
+    from fullstep.ledger.probe import Probe
+
+_EXITS = {"completed": EXIT_OK, "out_of_memory": EXIT_DOES_NOT_FIT, "rank_died": EXIT_LAB, "hung": EXIT_LAB}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("--cpu", metavar="N", type=int, help="N ranks on processors; without it a rank on every GPU")
+    parser.add_argument("--steps", metavar="N", type=int, default=5, help="optimizer steps: two are counted, the others timed (5)")
+    parser.add_argument("--real-weights", metavar="DIR_OR_ID", default="", help="real weights, a folder or hub id; without it random ones")
+    parser.add_argument("--evaluate", action="store_true", help="also one micro-batch of an evaluation")
+    parser.add_argument("--save-to", metavar="DIR_OR_URL", default="", help="also save a checkpoint there, once")
+    parser.add_argument("--evidence", metavar="DIR_OR_URL", default="", help="keep the record there, also of a probe that failed")
+    parser.add_argument("--limit-gib", metavar="X", type=float, help="as if a device had no more memory than X GiB")
+    parser.add_argument("--snapshot", metavar="FILE", default="", help="the allocator's history, for PyTorch's memory viewer (GPUs)")
+    parser.add_argument("--seed", metavar="N", type=int, default=20_260_101, help="of weights and rows (20260101)")
+    parser.add_argument("--no-trace", action="store_true", help="no trace beside it")
+    parser.add_argument("--silent-seconds", metavar="N", type=float, default=600.0, help="a rank that says nothing for so long hangs (600)")
+    parser.add_argument("--json", action="store_true", help="the record as one JSON object instead of text")
+    add_worksheet_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Probes and returns the exit code: 3 where memory ran out, 4 where a rank died or hung."""
+    if not arguments.silent_seconds > 0:
+        raise InputError(Fault("--silent-seconds", f"found {arguments.silent_seconds:g}", "more than 0"))
+    worksheet = worksheet_from(arguments)
+    from fullstep.api.probed import probe  # noqa: PLC0415 (after the arguments are known to be good)
+    from fullstep.cli.progress import progress  # noqa: PLC0415
+
+    with progress("probing") as say:
+        probed = probe(
+            worksheet, cpu=arguments.cpu, steps=arguments.steps, weights=arguments.real_weights, evaluate=arguments.evaluate,
+            save_to=arguments.save_to, snapshot=arguments.snapshot, limit_gib=arguments.limit_gib, seed=arguments.seed,
+            traces=not arguments.no_trace, silent_seconds=arguments.silent_seconds, command=("fullstep", *sys.argv[1:]),
+            progress=say, keep=lambda seen: _keep(seen, arguments.evidence),
+        )  # fmt: skip
+    _say(probed, arguments.json)
+    return _EXITS[probed.probe.outcome]
+
+
+def _keep(seen: Probe, where: str) -> None:
+    if where:
+        from fullstep.formats.probe_record import save  # noqa: PLC0415
+
+        save(seen, where)
+
+
+def _say(probed: Probed, as_json: bool) -> None:
+    if as_json:
+        from fullstep.formats.probe_record import record_of  # noqa: PLC0415
+        from fullstep.report.json import dump  # noqa: PLC0415
+
+        sys.stdout.write(dump(record_of(probed.probe)) + "\n")
+        return
+    from fullstep.report.paper import Paper  # noqa: PLC0415
+    from fullstep.report.probe_text import probe_text  # noqa: PLC0415
+
+    on_gpus = bool(probed.probe.ranks) and probed.probe.ranks[0].device != "cpu"
+    timing = probed.answer.timing if probed.answer is not None and on_gpus else None
+    step = timing.step.seconds if timing is not None and timing.step is not None else None
+    sys.stdout.write(probe_text(probed.settings, probed.probe, probed.lines, step, Paper.of(sys.stdout)))

@@ -1,0 +1,176 @@
+"""A probe from the start of its ranks to its record."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fullstep.errors import LabError
+from fullstep.errors.stops import BY_SIGNAL, stoppable, stops_wait
+from fullstep.lab.probe.task import Record, Task, record_path, write_task
+from fullstep.lab.ranks.tree import SilentError, started
+from fullstep.ledger.probe import Outcome, OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
+
+Progress = Callable[[str], None]
+_WORKER = "fullstep.lab.probe.worker"
+_ASK_SECONDS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is to be probed. Its limits were looked at before."""
+
+    worksheet: dict[str, Any]
+    config: dict[str, Any]
+    """of the model"""
+    model: str
+    device: str
+    """cpu or cuda"""
+    ranks: int
+    steps: int
+    seed: int
+    command: tuple[str, ...]
+    versions: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    weights: str = ""
+    evaluates: bool = False
+    saves_to: str = ""
+    snapshot: str = ""
+    limit_bytes: int | None = None
+    silent_seconds: float = 600.0
+
+
+def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callable[[Probe], None] = lambda _: None) -> Probe:
+    """Runs it. A rank that dies or hangs is an outcome, of which the record says what is known.
+
+    Args:
+        wanted: what is probed
+        progress: is told the stages as they come
+        keep: is given the record, also where a signal ends the probe
+
+    Raises:
+        InputError: the program cannot be built from the worksheet
+        SystemExit, KeyboardInterrupt: a signal ended it; nothing is left running
+    """
+    outcome: tuple[Outcome, str] = ("completed", "")
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    with stops_wait(), tempfile.TemporaryDirectory(prefix="fullstep-probe-") as room:
+        task = _task(wanted, room)
+        write_task(task, Path(room, "task.json"))
+        try:
+            _go(wanted, Path(room, "task.json"), progress)
+        except SilentError as error:
+            outcome = "hung", str(error)
+        except LabError as error:
+            outcome = "rank_died", str(error)
+        except (SystemExit, KeyboardInterrupt) as stop:
+            keep(_probe_of(wanted, made, ("stopped", _signal_of(stop)), []))
+            raise
+        found = _probe_of(wanted, made, outcome, _records(room, wanted.ranks))
+    keep(found)
+    return found
+
+
+def _signal_of(stop: SystemExit | KeyboardInterrupt) -> str:
+    """In words.
+
+    >>> _signal_of(SystemExit(143))
+    'by SIGTERM'
+    """
+    number = stop.code - BY_SIGNAL if isinstance(stop, SystemExit) and isinstance(stop.code, int) else signal.SIGINT
+    return f"by {signal.Signals(number).name}"
+
+
+def _task(wanted: Wanted, room: str) -> Task:
+    return Task(
+        worksheet=wanted.worksheet, config=wanted.config, device=wanted.device, seed=wanted.seed, steps=wanted.steps, records=room,
+        weights=wanted.weights, evaluates=wanted.evaluates, saves_to=wanted.saves_to, snapshot=wanted.snapshot,
+        limit_bytes=wanted.limit_bytes,
+    )  # fmt: skip
+
+
+def _go(wanted: Wanted, task: Path, progress: Progress) -> None:
+    from_hub = bool(wanted.weights) and not Path(wanted.weights).exists()
+    environment = {"HF_HUB_OFFLINE": "0"} if from_hub else {}
+    progress(f"starting {wanted.ranks} ranks")
+    with started("the probe", wanted.ranks, _WORKER, task, environment) as tree, stoppable():
+        tree.wait_for_ranks(wanted.silent_seconds, progress)
+        tree.wait_for_end()
+
+
+def _records(room: str, ranks: int) -> list[Record]:
+    """Of those ranks that left one."""
+    found = []
+    for rank in range(ranks):
+        with suppress(OSError, ValueError):
+            found.append(json.loads(record_path(room, rank).read_text(encoding="utf-8")))
+    return found
+
+
+def _probe_of(wanted: Wanted, made: str, outcome: tuple[Outcome, str], records: Sequence[Record]) -> Probe:
+    ran_out = next((_ran_out(record) for record in records if "out_of_memory" in record), None)
+    if ran_out is not None:
+        outcome = "out_of_memory", f"rank {ran_out.rank} in {ran_out.phase} of step {ran_out.step}"
+    first = records[0] if records else {}
+    return Probe(
+        outcome=outcome[0], reason=outcome[1], made=made, command=wanted.command, seed=wanted.seed, model=wanted.model,
+        parameters=first.get("parameters"), trainable_parameters=first.get("trainable_parameters"), worksheet=wanted.worksheet,
+        environment=_environment(wanted, first), ranks=tuple(_rank(record) for record in records), world_size=wanted.ranks,
+        out_of_memory=ran_out, notes=wanted.notes,
+    )  # fmt: skip
+
+
+def _ran_out(record: Record) -> OutOfMemory:
+    return OutOfMemory(rank=record["rank"], **record["out_of_memory"])
+
+
+def _rank(record: Record) -> ProbedRank:
+    return ProbedRank(
+        rank=record["rank"], device=record["device"], memory=tuple(Stretch(*each) for each in record.get("memory", ())),
+        steps=tuple(StepSample(*each) for each in record.get("steps", ())), host_peak_bytes=record.get("host_peak_bytes"),
+        overlap=tuple(Overlap(*each) for each in record.get("overlap", ())), evaluation_seconds=record.get("evaluation_seconds"),
+        save_seconds=record.get("save_seconds"), save_bytes=record.get("save_bytes"),
+    )  # fmt: skip
+
+
+def _environment(wanted: Wanted, first: Record) -> dict[str, Any]:
+    """Where it ran: what the ranks say, and what the machine says without torch."""
+    found: dict[str, Any] = {
+        "device": first.get("device", wanted.device), "ranks": wanted.ranks, "nodes": 1, "versions": dict(wanted.versions),
+        "system": platform.platform(), "processors": os.cpu_count(), "host_memory_bytes": _host_memory_bytes(), "commit": _commit(),
+    }  # fmt: skip
+    found |= {name: value for name, value in first.get("environment", {}).items() if name != "torch"}
+    if wanted.device == "cuda":
+        found["driver"] = _said(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).partition("\n")[0]
+    return found
+
+
+def _host_memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _commit() -> str:
+    """Of the folder in which the probe was started; empty: it is no checkout."""
+    return _said(["git", "rev-parse", "HEAD"])
+
+
+def _said(words: Sequence[str]) -> str:
+    """What a program prints; empty where there is none."""
+    try:
+        done = subprocess.run(list(words), capture_output=True, text=True, check=True, timeout=_ASK_SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

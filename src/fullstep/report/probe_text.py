@@ -1,0 +1,146 @@
+"""A probe for the terminal: what was measured on real hardware, with estimate and trace beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fullstep.job import Settings
+from fullstep.ledger.probe import Probe
+from fullstep.quantities import GIB, MIB, Bounds
+from fullstep.report.paper import Paper
+from fullstep.report.wording import INSTANTS, headline
+
+_OUTCOMES = {
+    "completed": "The probe completed", "out_of_memory": "The probe RAN OUT OF MEMORY", "rank_died": "A rank DIED",
+    "hung": "A rank HANGS", "stopped": "The probe was stopped",
+}  # fmt: skip
+_MORE_INSTANTS = {"load": "loading", "evaluation": "evaluation", "save": "saving"}
+_WORTH_TELLING = 0.01
+_FAR = 0.03
+"""a difference that is worth a mark"""
+
+
+class Line(Protocol):
+    """One instant [bytes]; None: not said."""
+
+    @property
+    def at(self) -> str: ...
+    @property
+    def measured_bytes(self) -> float: ...
+    @property
+    def traced_bytes(self) -> float | None: ...
+    @property
+    def estimated_bytes(self) -> float | None: ...
+
+
+def probe_text(settings: Settings, probe: Probe, lines: Sequence[Line], step: Bounds | None, paper: Paper) -> str:
+    """The whole report on one probe.
+
+    Args:
+        settings: of the worksheet as it was probed
+        probe: what was seen
+        lines: instants with what was said of them before
+        step: the estimated step [s]; None: not said, or of another kind of device
+        paper: how to print
+    """
+    found = [paper.ink(piece, "bold") for piece in paper.sentence(headline(settings), indent=0)]
+    ink = "green" if probe.outcome == "completed" else "red"
+    found += ["", *(paper.ink(piece, ink) for piece in paper.sentence(outcome_words(probe))), ""]
+    for note in probe.notes:
+        found += paper.entry("Differs", note)
+    if lines:
+        found += ["", *_table(probe, lines, paper), ""]
+    if (unseen := probe.environment.get("released_unseen_bytes", 0)) > _WORTH_TELLING * (probe.largest("allocated_peak_bytes") or 0):
+        text = f"threads of gloo released up to {_size(unseen)} that counts as allocated here: by so much each instant may be lower"
+        found += paper.entry("Unseen", text)
+    for label, text in _entries(probe, step):
+        found += paper.entry(label, text)
+    return paper.finish(found)
+
+
+def outcome_words(probe: Probe) -> str:
+    """What became of it, in a sentence."""
+    where = "processors" if _device(probe) == "cpu" else _device(probe)
+    ranks = f"{probe.world_size} rank{'s' if probe.world_size > 1 else ''} on {where}"
+    if probe.outcome == "completed":
+        return f"{_OUTCOMES[probe.outcome]}: {ranks}."
+    return f"{_OUTCOMES[probe.outcome]} ({ranks}): {probe.reason.rstrip('.')}."
+
+
+def _device(probe: Probe) -> str:
+    return str(probe.environment.get("device", "cpu"))
+
+
+def _table(probe: Probe, lines: Sequence[Line], paper: Paper) -> list[str]:
+    peak = max(lines, key=lambda line: line.measured_bytes)
+    unit, name = (GIB, "GiB") if peak.measured_bytes >= GIB / 10 else (MIB, "MiB")
+    head = f"  {f'allocated, {name}':<34}{'measured':>12}{'traced':>22}{'estimated':>22}"
+    rows = [paper.ink(head, "bold")]
+    for line in lines:
+        words = {**INSTANTS, **_MORE_INSTANTS}.get(line.at, line.at)
+        said = [_beside(line.measured_bytes, value, unit) for value in (line.traced_bytes, line.estimated_bytes)]
+        text = f"  {words:<34}{line.measured_bytes / unit:>12,.3f}{said[0]:>22}{said[1]:>22}"
+        rows.append(paper.ink(text, "bold") if line is peak else text)
+    return rows
+
+
+def _beside(measured: float, said: float | None, unit: int) -> str:
+    """What was said, and by how much that is off."""
+    if said is None:
+        return "-"
+    off = said / measured - 1 if measured else 0.0
+    return f"{said / unit:,.3f} ({off:+.1%}{'!' if abs(off) > _FAR else ''})"
+
+
+def _entries(probe: Probe, step: Bounds | None) -> list[tuple[str, str]]:
+    found = []
+    if (ran_out := probe.out_of_memory) is not None:
+        found.append(("Ran out", _ran_out_words(probe)))
+        if ran_out.enough_bytes is not None:
+            found.append(("Enough", f"at least {_size(ran_out.enough_bytes)} at that instant; later ones may ask for more"))
+    for label, counter in (("Reserved", "reserved_peak_bytes"), ("Device", "device_used_bytes")):
+        if (size := probe.largest(counter)) is not None:  # type: ignore[arg-type]
+            found.append((label, f"{_size(size)} at most on any rank"))
+    if probe.step_seconds:
+        found.append(("Step", _step_words(probe, step)))
+    if (exposed := probe.exposed_communication_fraction) is not None:
+        found.append(("Network", f"communication that is not hidden takes {exposed:.1%} of a step"))
+    for rank in probe.ranks[:1]:
+        if rank.evaluation_seconds is not None:
+            found.append(("Evaluation", f"one micro-batch in {rank.evaluation_seconds:.2f} s"))
+        if rank.save_seconds is not None and rank.save_bytes is not None:
+            found.append(("Save", f"{_size(rank.save_bytes)} in {rank.save_seconds:.2f} s"))
+    hosts = [rank.host_peak_bytes for rank in probe.ranks if rank.host_peak_bytes is not None]
+    if hosts:
+        found.append(("Host", f"{_size(max(hosts))} at most in one process"))
+    versions = " · ".join(f"{name} {version}" for name, version in probe.environment.get("versions", {}).items())
+    return [*found, ("Evidence", f"measured · {versions} · seed {probe.seed}")]
+
+
+def _step_words(probe: Probe, step: Bounds | None) -> str:
+    seconds, median = probe.step_seconds, probe.median_step_seconds
+    assert median is not None
+    words = f"{median:.3f} s (median of {len(seconds)}; {min(seconds):.3f} to {max(seconds):.3f})"
+    if (rate := probe.tokens_per_second) is not None:
+        words += f" · {rate:,.0f} tokens/s in all"
+    if (wait := probe.data_wait_fraction) is not None:
+        words += f" · data {wait:.1%}"
+    return words if step is None else f"{words} · estimated {step.low:.3f} to {step.high:.3f} s"
+
+
+def _ran_out_words(probe: Probe) -> str:
+    ran_out = probe.out_of_memory
+    assert ran_out is not None
+    asked = "an unknown size" if ran_out.asked_bytes is None else _size(ran_out.asked_bytes)
+    words = f"rank {ran_out.rank}, {ran_out.phase} of step {ran_out.step}: {asked} was asked for"
+    there = [("allocated", ran_out.allocated_bytes), ("reserved", ran_out.reserved_bytes), ("limit", ran_out.limit_bytes)]
+    return words + "".join(f" · {_size(size)} {name}" for name, size in there if size is not None)
+
+
+def _size(size_bytes: float) -> str:
+    """
+    >>> _size(3 * 2**30), _size(5 * 2**20)
+    ('3.00 GiB', '5.0 MiB')
+    """
+    return f"{size_bytes / GIB:,.2f} GiB" if size_bytes >= GIB / 10 else f"{size_bytes / MIB:,.1f} MiB"

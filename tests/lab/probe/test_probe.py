@@ -1,0 +1,121 @@
+"""Real steps on processors, instant by instant beside a trace of the same worksheet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fullstep.api.probed import Probed, probe
+from fullstep.formats.probe_record import read_all
+from fullstep.job import worksheet_from_mapping
+
+pytestmark = [pytest.mark.real_classes, pytest.mark.filterwarnings("ignore")]
+MODEL = {
+    "model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
+    "num_attention_heads": 4, "num_key_value_heads": 2,
+}  # fmt: skip
+SHEET = {"model": {"config": MODEL}, "batch": {"sequence_tokens": 128, "micro_batch": 2, "accumulation": 2}}
+FULLSTEP = Path(sys.executable).with_name("fullstep")
+STEP = ("forward", "loss", "backward", "second_forward", "optimizer_step")
+
+
+def _probed(layout: str, ranks: int, **settings: Any) -> Probed:
+    return probe(worksheet_from_mapping({**SHEET, "layout": {"strategy": layout}}), cpu=ranks, steps=3, **settings)
+
+
+@pytest.mark.parametrize(("layout", "ranks"), [("single", 1), ("ddp", 2)])
+def test_every_instant_is_the_traced_one(layout: str, ranks: int) -> None:
+    found = _probed(layout, ranks, evaluate=True)
+    assert found.probe.outcome == "completed" and len(found.probe.ranks) == ranks
+    lines = {line.at: line for line in found.lines}
+    assert set(lines) >= {*STEP, "load", "evaluation"}
+    for at in STEP:
+        assert lines[at].traced_bytes == pytest.approx(lines[at].measured_bytes, rel=0.02), at
+    for rank in found.probe.ranks:
+        (sample,) = rank.steps  # the first two are counted, and not timed
+        assert sample.step == 3 and sample.tokens == 2 * 2 * 128 and 0 <= sample.data_seconds < sample.seconds
+    assert found.probe.environment["released_unseen_bytes"] < 0.01 * lines["backward"].measured_bytes
+    assert found.probe.parameters == 276_032  # 2 x 1,000 x 64 + 4 x (2 x 64 x 64 + 2 x 64 x 32 + 3 x 64 x 128 + 2 x 64) + 64
+
+
+def test_sharded_steps_hold_no_less_than_traced() -> None:
+    """More counts as allocated: threads of gloo release what they have sent, unseen. Without gloo it is the traced: test_session.py."""
+    found = _probed("fsdp", 2)
+    for line in found.lines:
+        if line.at in STEP:
+            assert line.traced_bytes is not None and line.traced_bytes < 1.02 * line.measured_bytes, line.at
+
+
+def test_too_little_memory(tmp_path: Path) -> None:
+    """A request that no machine can grant."""
+    sheet = {**SHEET, "batch": {"sequence_tokens": 10**6, "micro_batch": 10**6}}
+    found = probe(worksheet_from_mapping(sheet), cpu=1, steps=3, traces=False)
+    assert found.probe.outcome == "out_of_memory"
+    ran_out = found.probe.out_of_memory
+    assert ran_out is not None and (ran_out.rank, ran_out.step, ran_out.phase) == (0, 1, "inputs")
+    assert ran_out.asked_bytes == 8 * 10**12
+    assert ran_out.allocated_bytes == 2 * 276_032 + 2 * 8 * 4  # bfloat16 weights, and rotary frequencies that are kept twice
+    assert ran_out.enough_bytes == 8 * 10**12 + ran_out.allocated_bytes
+
+
+def test_a_rank_that_dies_and_a_probe_that_is_stopped(tmp_path: Path) -> None:
+    assert _interrupted(tmp_path / "killed", "rank", signal.SIGKILL) == 4
+    assert _interrupted(tmp_path / "stopped", "front", signal.SIGTERM) == 128 + signal.SIGTERM
+    (killed,), (stopped,) = read_all(str(tmp_path / "killed")), read_all(str(tmp_path / "stopped"))
+    assert killed.probe is not None and killed.probe.outcome == "rank_died" and "was killed by SIGKILL" in killed.probe.reason
+    assert stopped.probe is not None and (stopped.probe.outcome, stopped.probe.reason) == ("stopped", "by SIGTERM")
+
+
+def _interrupted(evidence: Path, whom: str, number: signal.Signals) -> int:
+    """Exit code of a probe of many steps; nothing of it is left."""
+    sheet = evidence.with_suffix(".json")
+    sheet.write_text(str(SHEET).replace("'", '"'))
+    words = [FULLSTEP, "probe", sheet, "--cpu", "2", "--steps", "100000", "--no-trace", "--evidence", evidence]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as front:
+        try:
+            ranks = _ranks_of(front.pid)
+            os.kill(ranks[0] if whom == "rank" else front.pid, number)
+            front.communicate(timeout=120)
+        finally:
+            front.terminate()
+    assert [rank for rank in ranks if Path(f"/proc/{rank}").exists()] == []
+    return front.returncode
+
+
+def _ranks_of(front: int) -> list[int]:
+    """Once there are two that have a model."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        found = [
+            each for each in _below(front) if b"fullstep.lab.probe.worker" in _words(each) and b"torch.distributed.run" not in _words(each)
+        ]
+        if len(found) == 2 and all(_resident_bytes(each) > 3e8 for each in found):
+            return found
+        time.sleep(0.1)
+    raise AssertionError("no ranks")
+
+
+def _below(process: int) -> list[int]:
+    children = [int(each) for path in Path(f"/proc/{process}/task").glob("*/children") for each in path.read_text().split()]
+    return [*children, *(each for child in children for each in _below(child))]
+
+
+def _words(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _resident_bytes(process: int) -> float:
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0.0
