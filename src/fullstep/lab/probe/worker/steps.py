@@ -78,7 +78,7 @@ class Steps:
 
     def _micro_batch(self, inputs: dict[str, Tensor], micro_batches: int, *, clears: bool) -> None:
         self._mark("forward")
-        with self._program.autocast():
+        with self._program.forward_context() if self._counter is None else self._program.autocast():
             output = self._program.model(**inputs, use_cache=False)
         loss: Tensor = output.loss
         kept = output if self._settings.step.keeps_outputs else None
