@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import selectors
 import subprocess
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fullstep.errors import Fault, InputError, LabError
 from fullstep.errors.stops import stoppable
 from fullstep.lab.drill.command.log import Logged, logged_in
-from fullstep.lab.ranks.processes import Processes, started
+from fullstep.lab.ranks.output import Output
+from fullstep.lab.ranks.processes import started
 
-_LOOK_SECONDS = 0.2
 _TAIL_LINES = 12
-_LONGEST_LINE_BYTES = 2**20
 
 
 @dataclass(slots=True)
@@ -66,10 +63,11 @@ def run_command(
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(Fault("command after --", f'"{command[0][:80]}": {reason}', "a program and its arguments")) from None
-        output = _Output(family)
+        output = Output(family)
         with stoppable():
-            for line in output.lines(silent_seconds, run):
-                found = _heard(run, line, pattern)
+            for line in output.lines():
+                _require_sound(output, silent_seconds, run)
+                found = None if line is None else _heard(run, line, pattern)
                 if found is None:
                     continue
                 run.first_loss_at = run.first_loss_at or time.monotonic()
@@ -85,6 +83,13 @@ def run_command(
     run.ended_at = time.monotonic()
     run.seconds = run.ended_at - begun
     return run
+
+
+def _require_sound(output: Output, silent_seconds: float, run: CommandRun) -> None:
+    """Raises LabError where nothing came for so long."""
+    if output.silent_seconds > silent_seconds:
+        what = f"the command printed nothing for {silent_seconds:g} s and was stopped"
+        raise LabError(what, remedy="Allow more by --silent-seconds, or make it log.", details=run.tail)
 
 
 def _ended(process: subprocess.Popen[bytes], silent_seconds: float, run: CommandRun) -> int:
@@ -107,60 +112,3 @@ def _heard(run: CommandRun, line: str, pattern: re.Pattern[str] | None) -> Logge
     if found is not None:
         run.losses.setdefault(found.step, []).append(found.loss)
     return found
-
-
-class _Output:
-    """What a process prints, in lines, those that a progress bar writes over among them."""
-
-    def __init__(self, family: Processes) -> None:
-        assert family.first.stdout is not None
-        self._family, self._pipe = family, family.first.stdout
-        self._ready: deque[bytes] = deque()
-        self._rest = b""
-
-    def lines(self, silent_seconds: float, run: CommandRun) -> Iterator[str]:
-        """Until the output ends.
-
-        Raises:
-            LabError: nothing comes for so long
-        """
-        heard = time.monotonic()
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._pipe, selectors.EVENT_READ)
-            while True:
-                yield from self._taken()
-                if time.monotonic() - heard > silent_seconds:
-                    what = f"the command printed nothing for {silent_seconds:g} s and was stopped"
-                    raise LabError(what, remedy="Allow more by --silent-seconds, or make it log.", details=run.tail)
-                self._family.take_note()
-                if not selector.select(_LOOK_SECONDS):
-                    if self._family.first.poll() is not None:  # what it left behind may still hold the pipe open
-                        return
-                    continue
-                if not (chunk := os.read(self._pipe.fileno(), 2**16)):
-                    return
-                heard = time.monotonic()
-                self._take(chunk)
-
-    def take_rest(self, ended: bool) -> None:
-        """Takes what was printed before the end and not read yet: a training goes on until the kill reaches it.
-
-        Args:
-            ended: by itself, so that the last line is whole, also without an end
-        """
-        os.set_blocking(self._pipe.fileno(), False)
-        self._take((self._pipe.read() or b"") + (b"\n" if ended else b""))
-
-    def left(self) -> Iterator[str]:
-        """Lines that were not told yet."""
-        return self._taken()
-
-    def _take(self, chunk: bytes) -> None:
-        *whole, self._rest = re.split(rb"[\r\n]", self._rest + chunk)
-        self._rest = self._rest[-_LONGEST_LINE_BYTES:]
-        self._ready.extend(whole)
-
-    def _taken(self) -> Iterator[str]:
-        while self._ready:
-            if (line := self._ready.popleft()).strip():
-                yield line.decode("utf-8", "replace").rstrip()

@@ -1,0 +1,72 @@
+"""What a program prints, heard line by line while it runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from fullstep.lab.ranks.processes import Processes
+
+_LOOK_SECONDS = 0.2
+_LONGEST_LINE_BYTES = 2**20
+
+
+class Output:
+    """The output of a program, in lines, those that a progress bar writes over among them.
+
+    Args:
+        family: the program, whose output is a pipe
+    """
+
+    def __init__(self, family: Processes) -> None:
+        assert family.first.stdout is not None
+        self._family, self._pipe = family, family.first.stdout
+        self._ready: deque[bytes] = deque()
+        self._rest = b""
+        self._heard = time.monotonic()
+
+    @property
+    def silent_seconds(self) -> float:
+        """Since something came last, if only a part of a line."""
+        return time.monotonic() - self._heard
+
+    def lines(self) -> Iterator[str | None]:
+        """Until the output ends; None for each look at which no line was there."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipe, selectors.EVENT_READ)
+            while True:
+                yield from self.left()
+                yield None
+                self._family.take_note()
+                if not selector.select(_LOOK_SECONDS):
+                    if self._family.first.poll() is not None:  # what it left behind may still hold the pipe open
+                        return
+                    continue
+                if not (chunk := os.read(self._pipe.fileno(), 2**16)):
+                    return
+                self._heard = time.monotonic()
+                self._take(chunk)
+
+    def take_rest(self, ended: bool) -> None:
+        """Takes what was printed before the end and not read yet: a training goes on until the kill reaches it.
+
+        Args:
+            ended: by itself, so that the last line is whole, also without an end
+        """
+        os.set_blocking(self._pipe.fileno(), False)
+        self._take((self._pipe.read() or b"") + (b"\n" if ended else b""))
+
+    def left(self) -> Iterator[str]:
+        """Lines that were not told yet."""
+        while self._ready:
+            if (line := self._ready.popleft()).strip():
+                yield line.decode("utf-8", "replace").rstrip()
+
+    def _take(self, chunk: bytes) -> None:
+        *whole, self._rest = re.split(rb"[\r\n]", self._rest + chunk)
+        self._rest = self._rest[-_LONGEST_LINE_BYTES:]
+        self._ready.extend(whole)
