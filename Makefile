@@ -13,8 +13,8 @@ TORCH := torch==2.13.0
 CLASSES := transformers==5.23.0 peft==0.21.2 accelerate==1.15.0 numpy
 
 # What cannot even be imported without torch.
-WITHOUT_TORCH := $(addprefix --ignore=src/fullstep/,resume lab/program lab/trace/worker lab/drill/worker lab/link/worker) \
-	$(addprefix --ignore=tests/,resume lab/program lab/trace/worker lab/drill/worker lab/link/worker lab/small_models.py)
+WITHOUT_TORCH := $(addprefix --ignore=src/fullstep/,resume probing lab/program lab/trace/worker lab/drill/worker lab/link/worker) \
+	$(addprefix --ignore=tests/,resume probing lab/program lab/trace/worker lab/drill/worker lab/link/worker lab/small_models.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -65,6 +65,7 @@ test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives aga
 	$(BIN)/pytest tests/physics/network/link/slow_times.py
 	$(BIN)/pytest tests/formats/slow_launch.py
 	$(BIN)/pytest tests/lab/drill/slow_drill.py
+	$(BIN)/pytest tests/lab/probe/command/slow_trainings.py
 	$(BIN)/pytest tests/resume/slow_kills.py
 	$(BIN)/pytest tests/resume/slow_trainer.py
 

@@ -1,0 +1,220 @@
+"""The probe of somebody's own training: started with a watch over it, and what its processes left put together."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fullstep.errors import Fault, InputError, printable
+from fullstep.errors.stops import BY_SIGNAL, stops_wait
+from fullstep.lab.probe.command.run import COUNTERS, Ran, run_watched
+from fullstep.lab.probe.command.seen import Seen, faults_in, first_failed, ran_out_of, ranks_of, read_seen
+from fullstep.ledger.probe import Outcome, OutOfMemory, Probe
+from fullstep.probing.faults import ran_out_in, says_so
+
+FOLDER, STEPS, COUNTER = "FULLSTEP_PROBE_FOLDER", "FULLSTEP_PROBE_STEPS", "FULLSTEP_PROBE_COUNTER"
+"""as in :mod:`fullstep.probing.hooked`, which needs torch"""
+_KILLED = re.compile(r"rank +: (\d+) \(local_rank[^[]*?Signal \d+ \((\w+)\) received by PID", re.DOTALL)
+_FIRST_FAILURE = "Root Cause"
+"""torchrun's account of the rank that died first"""
+_TOLD_LINES, _WIDTH = 6, 240
+_SHELL_SIGNAL = 128
+NO_STEP = (
+    "no optimizer step was seen: the command has to step an optimizer of torch, in a Python that reads PYTHONPATH, outside of a CUDA graph"
+)
+NOT_KNOWN = "of a command, tokens are not known, and time for data is what torch's DataLoader took; the seed is the command's own"
+
+
+class WantedCommand(NamedTuple):
+    """What is to be run."""
+
+    command: tuple[str, ...]
+    steps: int | None = None
+    """of the optimizer, after which it is ended; None: it ends by itself"""
+    counts_memory: bool = False
+    """of processors, by a profiler that runs along"""
+    silent_seconds: float = 600.0
+    """without output and without a step, after which it hangs"""
+
+
+def run_command_probe(
+    wanted: WantedCommand, *, hear: Callable[[str], None] = lambda _: None, progress: Callable[[str], None] = lambda _: None,
+    keep: Callable[[Probe], None] = lambda _: None,
+) -> Probe:  # fmt: skip
+    """Runs a training unchanged, and measures its steps.
+
+    Args:
+        wanted: what is run, and how long
+        hear: is told each line of its output
+        progress: is told how many steps there are
+        keep: is given the record, also where a signal ends the probe
+
+    Raises:
+        InputError: there is no such program
+        LabError: something of it cannot be ended
+        SystemExit, KeyboardInterrupt: a signal ended the probe; nothing is left running
+    """
+    made, ran = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), Ran()
+    with stops_wait(), tempfile.TemporaryDirectory(prefix="fullstep-probe-") as room:
+        folder = Path(room)
+        variables = {FOLDER: room, STEPS: str(wanted.steps or ""), COUNTER: str(COUNTERS) if wanted.counts_memory else ""}
+        try:
+            run_watched(wanted.command, folder, variables, silent_seconds=wanted.silent_seconds, hear=hear, progress=progress, ran=ran)
+        except (SystemExit, KeyboardInterrupt) as stop:
+            keep(_put_together(wanted, made, ran, folder, _signal_of(stop)))
+            raise
+        found = _put_together(wanted, made, ran, folder)
+        keep(found)
+    return found
+
+
+def probe_of_folder(folder: str) -> Probe:
+    """What ``probing()`` and ``ProbeCallback`` left in a folder.
+
+    Raises:
+        InputError: there is nothing
+    """
+    path = Path(folder)
+    seen = read_seen(path) if path.is_dir() else []
+    if not seen:
+        found = "no such folder" if not path.is_dir() else "a folder without lines of steps"
+        raise InputError(Fault("--seen", f'"{folder[:80]}": {found}', "a folder that fullstep.probing wrote into"))
+    ran_out = next((each for one in seen if one.error and (each := ran_out_of(one))), None)
+    failed = first_failed(seen)
+    outcome: tuple[Outcome, str] = ("completed", "")
+    if ran_out is not None:
+        outcome = "out_of_memory", _where(ran_out)
+    elif failed is not None:
+        outcome = "rank_died", printable(f"rank {failed.rank}: {failed.error}")
+    elif any(not each.end for each in seen):
+        left = [each for each in seen if not each.end]
+        outcome = "rank_died", f"rank {left[0].rank} left without a word after step {left[0].last_step}, or is still running"
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(max(each.stat().st_mtime for each in path.iterdir())))
+    return _probe(("fullstep.probing",), made, seen, outcome=outcome, ran_out=ran_out, notes=_notes(seen, []))
+
+
+def _put_together(wanted: WantedCommand, made: str, ran: Ran, folder: Path, stopped_by: str = "") -> Probe:
+    seen = read_seen(folder)
+    outcome, reason, ran_out = ("stopped", stopped_by, None) if stopped_by else _outcome(wanted, ran, seen)
+    notes = _notes(seen, faults_in(folder))
+    if wanted.steps is not None and outcome == "completed" and seen and min(each.last_step for each in seen) < wanted.steps:
+        notes.append(f"it ended by itself after step {min(each.last_step for each in seen)}, before the {wanted.steps} that were asked for")
+    if ran.how == "had enough":
+        notes.append("it had not ended a minute after its last step, and was stopped")
+    if outcome not in ("completed", "stopped"):
+        notes += [f"its output: {printable(line[:_WIDTH])}" for line in list(ran.tail)[-_TOLD_LINES:]]
+    return _probe(wanted.command, made, seen, outcome=(outcome, reason), ran_out=ran_out, notes=notes)
+
+
+def _outcome(wanted: WantedCommand, ran: Ran, seen: Sequence[Seen]) -> tuple[Outcome, str, OutOfMemory | None]:
+    if ran.how == "hung":
+        at = ", ".join(f"rank {each.rank} after step {each.last_step}" for each in seen) or "before any step"
+        return "hung", f"no output and no step for {wanted.silent_seconds:g} s: {at}", None
+    if ran.how == "had enough" or not ran.status or (seen and all(each.end == "enough" for each in seen)):
+        return "completed", "", None
+    ran_out = next((each for one in seen if (each := ran_out_of(one))), None) or _ran_out_in_output(ran, seen)
+    if ran_out is not None:
+        return "out_of_memory", _where(ran_out), ran_out
+    killed = _KILLED.search("\n".join(ran.tail).rpartition(_FIRST_FAILURE)[2])
+    if ran.killed_for_memory > 0:
+        rank = int(killed[1]) if killed else 0
+        step = next((each.last_step + 1 for each in seen if each.rank == rank), 1)
+        told = OutOfMemory(rank, step, "not_known", None, None, None, None)
+        return "out_of_memory", f"the system killed it for the host memory that it took: {_where(told)}", told
+    return "rank_died", _death(ran, seen, killed), None
+
+
+def _death(ran: Ran, seen: Sequence[Seen], killed: re.Match[str] | None) -> str:
+    if killed:
+        last = next((each.last_step for each in seen if each.rank == int(killed[1])), 0)
+        return f"rank {killed[1]} was killed by {killed[2]} after step {last}"
+    if failed := first_failed(seen):
+        return printable(f"rank {failed.rank} ended after step {failed.last_step}: {failed.error}")
+    status = ran.status or 0
+    number = -status if status < 0 else status - _SHELL_SIGNAL
+    last = max((each.last_step for each in seen), default=0)
+    if number > 0:
+        with suppress(ValueError):
+            return f"the command was killed by {signal.Signals(number).name} after step {last}"
+    return f"the command ended with exit code {status} after step {last}"
+
+
+def _ran_out_in_output(ran: Ran, seen: Sequence[Seen]) -> OutOfMemory | None:
+    """Where a framework caught the error and said so."""
+    line = next((line for line in reversed(ran.tail) if says_so(line)), None)
+    if line is None:
+        return None
+    steps = min((each.last_step for each in seen), default=0)
+    return OutOfMemory(seen[0].rank if seen else 0, steps + 1, "not_known", *ran_out_in(line))
+
+
+def _where(ran_out: OutOfMemory) -> str:
+    phase = "" if ran_out.phase == "not_known" else f"{ran_out.phase} of "
+    return f"rank {ran_out.rank} in {phase}step {ran_out.step}"
+
+
+def _notes(seen: Sequence[Seen], faults: Sequence[str]) -> list[str]:
+    notes = [NOT_KNOWN if seen else NO_STEP]
+    notes += [printable(f"the watch over rank {each.rank} ended early: {each.fault}") for each in seen if each.fault]
+    notes += [printable(f"a process could not be watched: {fault}") for fault in faults]
+    notes += [f"rank {each.rank} ran out of memory {each.caught} times and went on" for each in seen if each.caught]
+    ranks = [each.rank for each in seen]
+    again = sorted({rank for rank in ranks if ranks.count(rank) > 1})
+    notes += [f"rank {rank} is that of {ranks.count(rank)} processes: of the one with most steps" for rank in again]
+    return notes
+
+
+def _probe(
+    command: tuple[str, ...], made: str, seen: Sequence[Seen], *,
+    outcome: tuple[Outcome, str], ran_out: OutOfMemory | None, notes: Sequence[str],
+) -> Probe:  # fmt: skip
+    head = seen[0].head if seen else {}
+    return Probe(
+        outcome=outcome[0], reason=outcome[1], made=made, command=command, seed=0, model=name_of(command), parameters=None,
+        trainable_parameters=None, worksheet=None, environment=_environment(head), ranks=ranks_of(seen),
+        world_size=int(head.get("world_size", 1)), out_of_memory=ran_out, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def name_of(command: Sequence[str]) -> str:
+    """Of a training, as one would call it: its script or module.
+
+    >>> name_of(["torchrun", "--nproc-per-node=2", "runs/train.py", "--lr", "1"]), name_of(["python", "-m", "axolotl.cli.train", "a.yaml"])
+    ('train.py', 'axolotl.cli.train')
+    """
+    script = next((word for word in command if word.endswith(".py")), None)
+    if script is not None:
+        return Path(script).name
+    named = [after for word, after in pairwise(command) if word in ("-m", "--module")]
+    return (named or [Path(command[0]).name])[0] if command else ""
+
+
+def _environment(head: dict[str, Any]) -> dict[str, Any]:
+    devices = [device["name"] for device in head.get("devices", {}).values()]
+    found: dict[str, Any] = {
+        "device": devices[0] if devices else "cpu", "ranks": head.get("world_size", 1), "versions": {"torch": head.get("torch")},
+        "python": head.get("python"), "cuda": head.get("cuda"), "threads": head.get("threads"), "optimizers": head.get("optimizers", []),
+        "system": platform.platform(), "processors": os.cpu_count(),
+    }  # fmt: skip
+    with suppress(ValueError, OSError, AttributeError):
+        found["host_memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return found
+
+
+def _signal_of(stop: SystemExit | KeyboardInterrupt) -> str:
+    """In words.
+
+    >>> _signal_of(SystemExit(143))
+    'by SIGTERM'
+    """
+    number = stop.code - BY_SIGNAL if isinstance(stop, SystemExit) and isinstance(stop.code, int) else signal.SIGINT
+    return f"by {signal.Signals(number).name}"
