@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 from fullstep.api.devices import gpus_that_torch_sees
 from fullstep.api.traced import subject_of, trace_subject
+from fullstep.calibration.residuals import BesideLine, instant_lines
 from fullstep.errors import Fault, InputError, LabError, UnsupportedError
 from fullstep.hardware import device_overheads
 from fullstep.job import Settings, Worksheet, settings_of
 from fullstep.job.editing import edit
 from fullstep.lab.libraries import require_libraries
 from fullstep.lab.probe import COUNTED, Wanted, faults_of, notes_of, run_probe
-from fullstep.ledger import Answer, Instant
-from fullstep.ledger.probe import Probe, instants_of
+from fullstep.ledger import Answer
+from fullstep.ledger.probe import Probe
 from fullstep.models import model_config
 from fullstep.quantities import GIB
 
@@ -23,16 +24,6 @@ SEED = 20_260_101
 STEPS = 5
 SILENT_SECONDS = 600.0
 Progress = Callable[[str], None]
-_OTHER = {"load": "load", "evaluation": "evaluation", "save": "save"}
-
-
-class Line(NamedTuple):
-    """One instant: what was measured, and what was said of it before [bytes allocated on the worst rank]. None: not said."""
-
-    at: str
-    measured_bytes: float
-    traced_bytes: float | None
-    estimated_bytes: float | None
 
 
 class Probed(NamedTuple):
@@ -43,7 +34,7 @@ class Probed(NamedTuple):
     probe: Probe
     answer: Answer | None
     """the worksheet's own, traced where that was asked for; None: it could not be traced, or the formulas do not know the model"""
-    lines: tuple[Line, ...]
+    lines: tuple[BesideLine, ...]
     """without what libraries of a GPU hold, where the probe ran on processors"""
 
 
@@ -118,27 +109,11 @@ def _said_before(sheet: Worksheet, traces: bool, progress: Progress) -> Answer |
     return estimate(sheet)
 
 
-def _lines(settings: Settings, seen: Probe, answer: Answer | None) -> list[Line]:
+def _lines(settings: Settings, seen: Probe, answer: Answer | None) -> list[BesideLine]:
     worst = seen.worst
     if worst is None:
         return []
-    less = float(device_overheads(settings.machine.card).cublas_workspace_bytes) if worst.device == "cpu" else 0.0
-    traced: dict[str, float] = {}
-    estimated: dict[str, float] = {}
-    if answer is not None and answer.trace is not None:
-        traced = _of_instants(answer.trace.instants, less)
-        estimated = {} if answer.estimated is None else _of_instants(answer.estimated.instants, less)
-    elif answer is not None:
-        estimated = _of_instants(answer.memory.instants, less)
-    if answer is not None:
-        others = {name: getattr(answer.memory.other_peaks, field) for name, field in _OTHER.items()}
-        estimated |= {name: value - (less if name == "evaluation" else 0) for name, value in others.items() if value is not None}
-    return [Line(at, size, traced.get(at), estimated.get(at)) for at, size in instants_of(worst.memory).items() if at not in _SMALL]
-
-
-_SMALL = ("inputs", "gradients_cleared")
-"""instants that are never a peak, and that nobody estimates"""
-
-
-def _of_instants(instants: tuple[Instant, ...], less: float) -> dict[str, float]:
-    return {each.at: each.allocated_bytes - less for each in instants}
+    workspace = float(device_overheads(settings.machine.card).cublas_workspace_bytes) if worst.device == "cpu" else 0.0
+    if answer is None:
+        return instant_lines(worst, None, None, workspace)
+    return instant_lines(worst, answer.memory if answer.trace is None else answer.estimated, answer.trace, workspace)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from fullstep.calibration.evidence import steady_peaks
 from fullstep.calibration.recorded import Recorded
 from fullstep.hardware import device_overheads
-from fullstep.ledger import Instant, MemoryEstimate, StepTime
+from fullstep.ledger import Instant, Memory, MemoryEstimate, StepTime
 from fullstep.ledger.probe import ProbedRank, instants_of
 from fullstep.quantities import Bounds
 
@@ -28,8 +28,13 @@ class BesideLine(NamedTuple):
 
     @property
     def difference(self) -> float | None:
-        """Measured over estimated less 1."""
-        return None if self.estimated is None or self.estimated.likely <= 0 else self.measured / self.estimated.likely - 1
+        """Estimated over measured less 1, as in the table of accuracy."""
+        return None if self.estimated is None or self.measured <= 0 else self.estimated.likely / self.measured - 1
+
+    @property
+    def traced_difference(self) -> float | None:
+        """The same of the trace."""
+        return None if self.traced is None or self.measured <= 0 else self.traced / self.measured - 1
 
     @property
     def is_inside(self) -> bool:
@@ -54,7 +59,8 @@ def beside(record: Recorded, estimate: MemoryEstimate, step: StepTime | None, tr
         lines.append(BesideLine("peaks", name, "bytes", size, _less(bounds, workspace), None if seen is None else seen - workspace))
     worst = record.probe.worst
     if worst is not None:
-        lines += _instant_lines(worst, estimate, traced, workspace)
+        every = instant_lines(worst, estimate, traced, workspace)
+        lines += [line for line in every if line.estimated is not None or line.traced is not None]
         lines += _mechanism_lines(record, worst, estimate, workspace)
     seconds = record.probe.median_step_seconds
     if seconds is not None and not record.on_processors:
@@ -62,15 +68,35 @@ def beside(record: Recorded, estimate: MemoryEstimate, step: StepTime | None, tr
     return lines
 
 
-def _instant_lines(worst: ProbedRank, estimate: MemoryEstimate, traced: MemoryEstimate | None, workspace: float) -> list[BesideLine]:
-    said: dict[str, float] = {each.at: each.allocated_bytes - workspace for each in estimate.instants}
-    others = {name: getattr(estimate.other_peaks, name) for name in _OTHER_PEAKS}
-    said |= {name: size - (workspace if name == "evaluation" else 0.0) for name, size in others.items() if size is not None}
+class _Account(Protocol):
+    """Of a step, by formulas or by a trace."""
+
+    @property
+    def instants(self) -> tuple[Instant, ...]:
+        """What is alive at each."""
+
+
+def instant_lines(
+    worst: ProbedRank, estimate: MemoryEstimate | Memory | None, traced: _Account | None, workspace: float
+) -> list[BesideLine]:
+    """Each instant of a rank's last counted step, and loading, evaluation and saving, with what was said of them.
+
+    Args:
+        worst: the rank with the highest peak
+        estimate: [bytes] by the formulas; None: they do not know the model
+        traced: [bytes] as a trace saw it; None: there is none
+        workspace: of a GPU's libraries, which the rank did not have [bytes]
+    """
+    said: dict[str, float] = {}
+    if estimate is not None:
+        said = {each.at: each.allocated_bytes - workspace for each in estimate.instants}
+        others = {name: getattr(estimate.other_peaks, name) for name in _OTHER_PEAKS}
+        said |= {name: size - (workspace if name == "evaluation" else 0.0) for name, size in others.items() if size is not None}
     seen: dict[str, float] = {} if traced is None else {each.at: each.allocated_bytes - workspace for each in traced.instants}
     return [
         BesideLine("instants", at, "bytes", size, Bounds.exact(said[at]) if at in said else None, seen.get(at))
         for at, size in instants_of(worst.memory).items()
-        if at in said or at in seen
+        if at in (*_ON_TOP, *_OTHER_PEAKS)
     ]
 
 

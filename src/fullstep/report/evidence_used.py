@@ -77,9 +77,9 @@ def used_as_dict(records: Records) -> dict[str, Any]:
 
 
 def beside_text(name: str, probe: Probe, lines: Sequence[BesideLine], paper: Paper) -> str:
-    """A record beside what was said of its own worksheet, with the differences from the estimate."""
+    """A record beside what was said of its own worksheet, with what the estimate is off by."""
     traced = any(line.traced is not None for line in lines)
-    heads = ["measured", "estimated", *(["traced"] if traced else []), "over est."]
+    heads = ["measured", "estimated", *(["traced"] if traced else []), "off by"]
     text = [*paper.entry("Record", f"{what_ran(probe)} · {name}"), "", paper.ink(_row("", heads), "bold")]
     for group, words in _GROUPS.items():
         rows = [line for line in lines if line.group == group]
@@ -100,7 +100,7 @@ def beside_as_dict(name: str, probe: Probe, lines: Sequence[BesideLine]) -> dict
         {
             "group": line.group, "what": line.what, "unit": line.unit, "measured": line.measured, "traced": line.traced,
             "estimated": None if line.estimated is None else line.estimated.as_dict(), "is_inside": line.is_inside,
-            "measured_over_estimated_less_one": line.difference,
+            "estimated_over_measured_less_one": line.difference,
         }
         for line in lines
     ]  # fmt: skip
@@ -112,7 +112,7 @@ def beside_as_dict(name: str, probe: Probe, lines: Sequence[BesideLine]) -> dict
 def _residual_words(residual: Residual) -> str:
     unit = "bytes" if residual.what in ("allocated", "reserved", "device") else "seconds"
     likely = residual.estimated.likely
-    apart = f" ({percent(residual.measured / likely - 1)})" if likely > 0 else ""
+    apart = f" (estimated {percent(likely / residual.measured - 1)})" if residual.measured > 0 else ""
     where = "" if residual.place is not None else f", outside of {_ends(residual.estimated, unit)}"
     return f"{residual.what} {figure_words(residual.measured, unit)}{apart}{where}"
 

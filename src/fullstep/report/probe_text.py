@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
+from fullstep.calibration.residuals import BesideLine
 from fullstep.job import Settings
 from fullstep.ledger.probe import Probe
 from fullstep.quantities import GIB, MIB, Bounds
@@ -21,20 +21,7 @@ _FAR = 0.03
 """a difference that is worth a mark"""
 
 
-class Line(Protocol):
-    """One instant [bytes]; None: not said."""
-
-    @property
-    def at(self) -> str: ...
-    @property
-    def measured_bytes(self) -> float: ...
-    @property
-    def traced_bytes(self) -> float | None: ...
-    @property
-    def estimated_bytes(self) -> float | None: ...
-
-
-def probe_text(settings: Settings, probe: Probe, lines: Sequence[Line], step: Bounds | None, paper: Paper) -> str:
+def probe_text(settings: Settings, probe: Probe, lines: Sequence[BesideLine], step: Bounds | None, paper: Paper) -> str:
     """The whole report on one probe.
 
     Args:
@@ -72,24 +59,24 @@ def _device(probe: Probe) -> str:
     return str(probe.environment.get("device", "cpu"))
 
 
-def _table(probe: Probe, lines: Sequence[Line], paper: Paper) -> list[str]:
-    peak = max(lines, key=lambda line: line.measured_bytes)
-    unit, name = (GIB, "GiB") if peak.measured_bytes >= GIB / 10 else (MIB, "MiB")
+def _table(probe: Probe, lines: Sequence[BesideLine], paper: Paper) -> list[str]:
+    peak = max(lines, key=lambda line: line.measured)
+    unit, name = (GIB, "GiB") if peak.measured >= GIB / 10 else (MIB, "MiB")
     head = f"  {f'allocated, {name}':<34}{'measured':>12}{'traced':>22}{'estimated':>22}"
     rows = [paper.ink(head, "bold")]
     for line in lines:
-        words = {**INSTANTS, **_MORE_INSTANTS}.get(line.at, line.at)
-        said = [_beside(line.measured_bytes, value, unit) for value in (line.traced_bytes, line.estimated_bytes)]
-        text = f"  {words:<34}{line.measured_bytes / unit:>12,.3f}{said[0]:>22}{said[1]:>22}"
+        words = {**INSTANTS, **_MORE_INSTANTS}.get(line.what, line.what)
+        traced = _beside(line.traced, line.traced_difference, unit)
+        estimated = _beside(None if line.estimated is None else line.estimated.likely, line.difference, unit)
+        text = f"  {words:<34}{line.measured / unit:>12,.3f}{traced:>22}{estimated:>22}"
         rows.append(paper.ink(text, "bold") if line is peak else text)
     return rows
 
 
-def _beside(measured: float, said: float | None, unit: int) -> str:
+def _beside(said: float | None, off: float | None, unit: int) -> str:
     """What was said, and by how much that is off."""
-    if said is None:
+    if said is None or off is None:
         return "-"
-    off = said / measured - 1 if measured else 0.0
     return f"{said / unit:,.3f} ({off:+.1%}{'!' if abs(off) > _FAR else ''})"
 
 

@@ -34,14 +34,14 @@ def _probed(layout: str, ranks: int, **settings: Any) -> Probed:
 def test_every_instant_is_the_traced_one(layout: str, ranks: int) -> None:
     found = _probed(layout, ranks, evaluate=True)
     assert found.probe.outcome == "completed" and len(found.probe.ranks) == ranks
-    lines = {line.at: line for line in found.lines}
+    lines = {line.what: line for line in found.lines}
     assert set(lines) >= {*STEP, "load", "evaluation"}
     for at in STEP:
-        assert lines[at].traced_bytes == pytest.approx(lines[at].measured_bytes, rel=0.02), at
+        assert lines[at].traced == pytest.approx(lines[at].measured, rel=0.02), at
     for rank in found.probe.ranks:
         (sample,) = rank.steps  # the first two are counted, and not timed
         assert sample.step == 3 and sample.tokens == 2 * 2 * 128 and 0 <= sample.data_seconds < sample.seconds
-    assert found.probe.environment["released_unseen_bytes"] < 0.01 * lines["backward"].measured_bytes
+    assert found.probe.environment["released_unseen_bytes"] < 0.01 * lines["backward"].measured
     assert found.probe.parameters == 276_032  # 2 x 1,000 x 64 + 4 x (2 x 64 x 64 + 2 x 64 x 32 + 3 x 64 x 128 + 2 x 64) + 64
 
 
@@ -49,8 +49,8 @@ def test_sharded_steps_hold_no_less_than_traced() -> None:
     """More counts as allocated: threads of gloo release what they have sent, unseen. Without gloo it is the traced: test_session.py."""
     found = _probed("fsdp", 2)
     for line in found.lines:
-        if line.at in STEP:
-            assert line.traced_bytes is not None and line.traced_bytes < 1.02 * line.measured_bytes, line.at
+        if line.what in STEP:
+            assert line.traced is not None and line.traced < 1.02 * line.measured, line.what
 
 
 def test_too_little_memory(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ _TAIL_BYTES, _TAIL_LINES, _TAIL_WIDTH = 2**15, 12, 240
 _KILLED = re.compile(r"rank +: (\d+) \(local_rank[^[]*?Signal \d+ \((\w+)\) received by PID")
 _FIRST_FAILURE = "Root Cause"
 """torchrun's account of the rank that died first"""
-_TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: fewer ranks or fewer blocks (--layers) take less."
-_REPORT = "Please report this with the worksheet."
+_TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: fewer ranks, shorter rows or a smaller model take less."
+_REPORT = "Please report this with the command."
 
 
 class RanksFailedError(FullstepError):
@@ -112,7 +112,7 @@ class Tree:
             selector.register(pipe, selectors.EVENT_READ)
             while True:
                 if time.monotonic() - heard > silent_seconds:
-                    remedy = "A rank hangs, or one step of this model takes longer here: allow more with --silent-seconds."
+                    remedy = "A rank hangs, or what it does takes longer here: allow more with --silent-seconds."
                     raise self._error(f"said nothing for {silent_seconds:g} s and was stopped", remedy, SilentError)
                 self.family.take_note()
                 if not selector.select(_LOOK_SECONDS):

@@ -31,7 +31,7 @@ def run_rank(go: Callable[[Path, int, Say], None], has_failed: Callable[[BaseExc
         os.write(messages, (json.dumps({"rank": rank, **message}) + "\n").encode())  # one write: ranks share the pipe
 
     threading.Thread(target=_end_with_front, daemon=True).start()
-    say({"process": os.getpid(), "progress": "loading torch and transformers"})
+    say({"process": os.getpid(), "progress": "loading libraries"})
     code = 1
     try:
         go(Path(sys.argv[1]), rank, say)
