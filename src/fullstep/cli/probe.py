@@ -1,4 +1,5 @@
-"""Runs real full steps on real hardware, and puts what was measured beside estimate and trace. Needs the extra lab."""
+"""Runs real full steps on real hardware, and puts what was measured beside estimate and trace; -- CMD measures a training of your own.
+Needs the extra lab."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_LAB, EXIT_OK
+from fullstep.cli.probe_command import add_command_arguments, run_command_probe_cli
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
 from fullstep.errors import Fault, InputError
 
@@ -14,13 +16,16 @@ if TYPE_CHECKING:
     from fullstep.api.probed import Probed
     from fullstep.ledger.probe import Probe
 
+TAKES_COMMAND = True
+"""what follows -- is somebody's own training"""
+_STEPS = 5
 _EXITS = {"completed": EXIT_OK, "out_of_memory": EXIT_DOES_NOT_FIT, "rank_died": EXIT_LAB, "hung": EXIT_LAB}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("--cpu", metavar="N", type=int, help="N ranks on processors; without it a rank on every GPU")
-    parser.add_argument("--steps", metavar="N", type=int, default=5, help="optimizer steps: two are counted, the others timed (5)")
+    parser.add_argument("--steps", metavar="N", type=int, help="optimizer steps: two counted, the others timed (5; a command: all of its own)")
     parser.add_argument("--real-weights", metavar="DIR_OR_ID", default="", help="real weights, a folder or hub id; without it random ones")
     parser.add_argument("--evaluate", action="store_true", help="also one micro-batch of an evaluation")
     parser.add_argument("--save-to", metavar="DIR_OR_URL", default="", help="also save a checkpoint there, once")
@@ -31,11 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-trace", action="store_true", help="no trace beside it")
     parser.add_argument("--silent-seconds", metavar="N", type=float, default=600.0, help="a rank that says nothing for so long hangs (600)")
     parser.add_argument("--json", action="store_true", help="the record as one JSON object instead of text")
+    add_command_arguments(parser)
     add_worksheet_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Probes and returns the exit code: 3 where memory ran out, 4 where a rank died or hung."""
+    if arguments.command is not None or arguments.seen is not None:
+        return run_command_probe_cli(arguments)
     if not arguments.silent_seconds > 0:
         raise InputError(Fault("--silent-seconds", f"found {arguments.silent_seconds:g}", "more than 0"))
     worksheet = worksheet_from(arguments)
@@ -44,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     with progress("probing") as say:
         probed = probe(
-            worksheet, cpu=arguments.cpu, steps=arguments.steps, weights=arguments.real_weights, evaluate=arguments.evaluate,
-            save_to=arguments.save_to, snapshot=arguments.snapshot, limit_gib=arguments.limit_gib, seed=arguments.seed,
+            worksheet, cpu=arguments.cpu, steps=_STEPS if arguments.steps is None else arguments.steps,
+            weights=arguments.real_weights, evaluate=arguments.evaluate, save_to=arguments.save_to, snapshot=arguments.snapshot, limit_gib=arguments.limit_gib, seed=arguments.seed,
             traces=not arguments.no_trace, silent_seconds=arguments.silent_seconds, command=("fullstep", *sys.argv[1:]),
             progress=say, keep=lambda seen: _keep(seen, arguments.evidence),
         )  # fmt: skip
