@@ -54,8 +54,9 @@ class Lines:
 
     def close(self) -> None:
         """Nothing more is written."""
+        stream, self._stream = self._stream, -1  # whose number another file may have next
         with suppress(OSError):
-            os.close(self._stream)
+            os.close(stream)
 
 
 def enough_path(folder: Path, process: int) -> Path:

@@ -58,7 +58,7 @@ class Watch:
         self._replace(sys, "excepthook", self._watched_errors)
         self._replace(threading, "excepthook", self._watched_errors_of_threads)
         with suppress(AttributeError):
-            torch.cuda._lazy_call(lambda: torch._C._cuda_attach_out_of_memory_observer(self._cuda_ran_out))
+            torch.cuda._lazy_call(self._attach)  # once the program uses CUDA
         WATCHING.append(self)
 
     def end(self, how: dict[str, Any] | None = None) -> None:
@@ -74,6 +74,7 @@ class Watch:
             with suppress(Exception):
                 undo()
         self._quietly(self._last_lines, how or {"end": "by itself"})
+        self._broken = True  # somebody may hold on to a part of this
         if self._lines is not None:
             self._lines.close()
 
@@ -193,8 +194,15 @@ class Watch:
         step, phase = self._cycle.at
         self._write({"out_of_memory": found._asdict(), "step": step, "phase": phase})
 
+    def _attach(self) -> None:
+        """In the midst of CUDA's own beginning, which nothing may disturb."""
+        with suppress(Exception):
+            torch._C._cuda_attach_out_of_memory_observer(self._cuda_ran_out)
+
     def _cuda_ran_out(self, device: int, asked: int, total: int, _free: int) -> None:
         """Called by the allocator where it gives up, whatever becomes of the error."""
+        if self not in WATCHING:  # there is no way to detach it
+            return
         with suppress(Exception):
             stats = torch._C._cuda_memoryStats(device)
             held = [stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes")]

@@ -46,7 +46,7 @@ class _Torch:
             return
 
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module
+            vars(loader).pop("exec_module", None)
             run(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
