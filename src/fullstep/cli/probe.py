@@ -25,7 +25,7 @@ _EXITS = {"completed": EXIT_OK, "out_of_memory": EXIT_DOES_NOT_FIT, "rank_died":
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("--cpu", metavar="N", type=int, help="N ranks on processors; without it a rank on every GPU")
-    parser.add_argument("--steps", metavar="N", type=int, help="optimizer steps: two counted, the others timed (5; a command: all of its own)")
+    parser.add_argument("--steps", metavar="N", type=int, help="optimizer steps: two counted, others timed (5; of a command all)")
     parser.add_argument("--real-weights", metavar="DIR_OR_ID", default="", help="real weights, a folder or hub id; without it random ones")
     parser.add_argument("--evaluate", action="store_true", help="also one micro-batch of an evaluation")
     parser.add_argument("--save-to", metavar="DIR_OR_URL", default="", help="also save a checkpoint there, once")
@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     with progress("probing") as say:
         probed = probe(
             worksheet, cpu=arguments.cpu, steps=_STEPS if arguments.steps is None else arguments.steps,
-            weights=arguments.real_weights, evaluate=arguments.evaluate, save_to=arguments.save_to, snapshot=arguments.snapshot, limit_gib=arguments.limit_gib, seed=arguments.seed,
+            weights=arguments.real_weights, evaluate=arguments.evaluate, save_to=arguments.save_to,
+            snapshot=arguments.snapshot, limit_gib=arguments.limit_gib, seed=arguments.seed,
             traces=not arguments.no_trace, silent_seconds=arguments.silent_seconds, command=("fullstep", *sys.argv[1:]),
             progress=say, keep=lambda seen: _keep(seen, arguments.evidence),
         )  # fmt: skip
