@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import platform
 import sys
@@ -21,6 +22,8 @@ from fullstep.probing.cycle import Cycle, Part, Step
 from fullstep.probing.faults import RanOut, ran_out
 from fullstep.probing.lines import Lines
 
+_HOST_SECONDS = 1.0
+"""between two looks at the most host memory so far: a look takes longer than all the rest"""
 WATCHING: list[Watch] = []
 """the one over this process, if any"""
 
@@ -44,6 +47,8 @@ class Watch:
         self._undo: list[Callable[[], None]] = []
         self._broken = self._is_done = False
         self._optimizers: list[str] = []
+        self._host_peak_bytes: int | None = None
+        self._asked = -math.inf
         self._fresh()
 
     def begin(self) -> None:
@@ -214,7 +219,10 @@ class Watch:
             self._optimizers.append(name)
 
     def _over(self, step: Step) -> None:
-        self._opened().step(step, memories.host_peak_bytes())
+        now = time.monotonic()
+        if now - self._asked > _HOST_SECONDS:
+            self._asked, self._host_peak_bytes = now, memories.host_peak_bytes()
+        self._opened().step(step, self._host_peak_bytes)
 
     def _beside(self, part: Part, seconds: float | None) -> None:
         self._write({"beside": part.phase, "seconds": seconds, "memory": [list(part)] if part.figures else []})
