@@ -68,6 +68,7 @@ test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives aga
 	$(BIN)/pytest tests/lab/probe/command/slow_trainings.py
 	$(BIN)/pytest tests/resume/slow_kills.py
 	$(BIN)/pytest tests/resume/slow_trainer.py
+	$(BIN)/pytest tests/physics/checkpointing/slow_real_saves.py
 
 accuracy: $(RUN_READY) ## score the estimates against published measurements and rewrite the tables in the docs
 	$(BIN)/python validation/accuracy.py

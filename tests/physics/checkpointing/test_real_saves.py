@@ -44,9 +44,9 @@ def differs(found: Written, files: list[Path]) -> float:
     return found.size_bytes / sum(path.stat().st_size for path in files) - 1
 
 
-@pytest.mark.parametrize(("which", "ranks"), [("0.6", 4), ("27", 2)])
+@pytest.mark.parametrize(("which", "ranks"), [("27", 2)])
 def test_distributed_checkpoints(job: Make, small: dict[str, Any], tmp_path: Path, which: str, ranks: int) -> None:
-    """Model, optimizer, scheduler, step, position and each rank's RNG: within 1 %, though 7 % of the smallest on 4 ranks are container."""
+    """Model, optimizer, scheduler, step, position and each rank's RNG: within 1 %. More of them: slow_real_saves.py."""
     made = job(model=small[which], machine={"gpus": ranks}, layout={"strategy": "fsdp"}, step={"framework": "torch"})
     assert abs(differs(written(made, "distributed"), saved("fsdp", tmp_path, which, ranks))) < 0.01
 
@@ -56,10 +56,10 @@ def test_a_distributed_checkpoint_of_adapters(job: Make, small: dict[str, Any], 
     made = job(
         model=small["27"], method=LORA, precision={}, machine={"gpus": 2}, layout={"strategy": "fsdp"}, step={"framework": "torch"}
     )  # fmt: skip
-    assert abs(differs(written(made, "distributed"), saved("fsdp_lora", tmp_path, "27", 2))) < 0.02
+    assert abs(differs(written(made, "distributed"), saved("fsdp_lora", tmp_path, "27", 2))) < 0.01
 
 
-@pytest.mark.parametrize(("form", "files"), [("sharded", 6), ("full", 2)])
+@pytest.mark.parametrize(("form", "files"), [("sharded", 6)])
 def test_what_accelerate_saves_for_the_trainer(job: Make, small: dict[str, Any], tmp_path: Path, form: str, files: int) -> None:
     """Two folders of torch.distributed.checkpoint, or two files; without what the Trainer lays beside them: for full its own model file."""
     made = job(model=small["0.6"], machine={"gpus": 2}, layout={"strategy": "fsdp"}, checkpoint={"format": form})
@@ -77,7 +77,7 @@ def test_a_trainer_s_folder(job: Make, small: dict[str, Any], tmp_path: Path) ->
 
 def test_a_trainer_s_folder_of_adapters(job: Make, small: dict[str, Any], tmp_path: Path) -> None:
     made = job(model=small["27"], method=LORA, precision={}, machine={"gpus": 1})
-    assert abs(differs(written(made), saved("trainer_lora", tmp_path, "27"))) < 0.02
+    assert abs(differs(written(made), saved("trainer_lora", tmp_path, "27"))) < 0.01
 
 
 def test_what_torch_save_adds() -> None:
