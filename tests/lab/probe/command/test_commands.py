@@ -19,7 +19,7 @@ from fullstep.lab.probe.command.run import HOOK
 from fullstep.lab.probe.command.seen import ran_out_of, ranks_of, read_seen
 from fullstep.ledger.probe import Probe, Stretch
 
-_FRONT = str(Path(__file__).parents[2] / "command_front.py")
+_FULLSTEP = str(Path(sys.executable).with_name("fullstep"))
 
 
 def _probe(*command: str, silent_seconds: float = 60.0, steps: int | None = None) -> Probe:
@@ -117,7 +117,7 @@ def test_there_is_no_such_program() -> None:
 def test_a_signal_to_the_probe(tmp_path: Path, number: signal.Signals) -> None:
     told = tmp_path / "process"
     program = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); print('here', flush=True); time.sleep(600)"
-    words = [sys.executable, _FRONT, "--json", "--", sys.executable, "-c", program]
+    words = [_FULLSTEP, "probe", "--json", "--", sys.executable, "-c", program]
     front = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for _ in range(600):
         if told.exists() and told.read_text():

@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-import command_front
 import pytest
 
+from fullstep.cli import main
 from fullstep.formats.probe_record import probe_from_bytes
 from fullstep.lab.probe.command.probe import NOT_KNOWN, WantedCommand, run_command_probe
 
@@ -18,7 +18,7 @@ _TRAINING = str(Path(__file__).with_name("training.py"))
 
 def test_a_script_is_ended_after_enough_steps_and_its_memory_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["--steps", "4", "--count-memory", "--show-output", "--json", "--evidence", str(tmp_path)]
-    assert command_front.main([*words, "--", sys.executable, _TRAINING, "100000", "accumulates"]) == 0
+    assert main(["probe", *words, "--", sys.executable, _TRAINING, "100000", "accumulates"]) == 0
     out, errors = capsys.readouterr()
     record = json.loads(out)
     assert "the end of the program" not in errors  # it did not come so far
@@ -38,7 +38,7 @@ def test_a_script_is_ended_after_enough_steps_and_its_memory_counted(capsys: pyt
 
 def test_memory_that_runs_out_under_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["sh", "-c", f"ulimit -d 3000000; exec {sys.executable} {_TRAINING} 6 grows"]
-    assert command_front.main(["--", *command]) == 3
+    assert main(["probe", "--", *command]) == 3
     out = capsys.readouterr().out
     assert "OUT OF MEMORY: rank 0 in forward of step 3." in out
     assert "256.0 MiB were asked for, the limit is 2.86 GiB." in out
