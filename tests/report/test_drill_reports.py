@@ -101,10 +101,18 @@ def test_losses_that_cannot_be_compared() -> None:
 
 
 COMMAND = CommandDrill(
-    verdict="failed", reason="started again, it logged no step", remedy="", command=("python", "train.py"), first_step=1, last_step=8,
+    verdict="failed", reason="started again, it logged no step", remedy="", command=("python", "train.py"), by_epoch=False,
+    first_step=1, last_step=8,
     killed_after_step=4, resumed_at_step=None, compared=(), largest_difference=0.0, difference_before_kill=0.0, checkpoint_bytes=10,
     checkpoint_files=1, undisturbed_seconds=2.0, killed_to_first_step_seconds=None,
 )  # fmt: skip
+
+
+def test_epochs_are_not_called_steps() -> None:
+    """transformers' Trainer prints no step."""
+    said = command_drill_text(COMMAND._replace(by_epoch=True, compared=(ComparedStep(0.5, ("1.2",), ("1.2",)),)), Paper())
+    assert "Counted        by epoch" in said and "     epoch           undisturbed" in said
+    assert "by epoch" not in command_drill_text(COMMAND, Paper())
 
 
 def test_a_command_of_which_no_step_is_common_to_both_runs() -> None:

@@ -22,6 +22,8 @@ class CommandDrill(NamedTuple):
     reason: str
     remedy: str
     command: tuple[str, ...]
+    by_epoch: bool
+    """steps are epochs: the output tells no others"""
     first_step: float
     """logged by the undisturbed run"""
     last_step: float

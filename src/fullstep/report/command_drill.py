@@ -22,6 +22,8 @@ def command_drill_text(drilled: CommandDrill, paper: Paper) -> str:
     verdict = f"{_VERDICTS[drilled.verdict]}: {drilled.reason}."
     lines += ["", *(paper.ink(line, _INK[drilled.verdict]) for line in paper.sentence(verdict))]
     lines += paper.sentence(drilled.remedy) if drilled.remedy else []
+    if drilled.by_epoch:
+        lines += ["", *paper.entry("Counted", "by epoch, since the output tells no steps: wherever a step is named it is an epoch")]
     steps = f"steps {drilled.first_step:g} to {drilled.last_step:g}"
     lines += ["", *paper.entry("Undisturbed", f"{steps} in {drilled.undisturbed_seconds:.1f} s")]
     resumed = "logged nothing" if drilled.resumed_at_step is None else f"went on at step {drilled.resumed_at_step:g}"
@@ -37,7 +39,7 @@ def command_drill_text(drilled: CommandDrill, paper: Paper) -> str:
 def _table(drilled: CommandDrill, paper: Paper) -> list[str]:
     if not drilled.compared:
         return paper.entry("Compared", "nothing: no step was logged by both the undisturbed run and the one that went on")
-    lines = ["", paper.ink(f"  {'step':>10}{'undisturbed':>22}{'resumed':>22}", "bold")]
+    lines = ["", paper.ink(f"  {'epoch' if drilled.by_epoch else 'step':>10}{'undisturbed':>22}{'resumed':>22}", "bold")]
     differing = [each for each in drilled.compared[_FIRST_ROWS:] if _differs(each)]
     shown = [*drilled.compared[:_FIRST_ROWS], *(differing or drilled.compared[_FIRST_ROWS:])[: _MOST_ROWS - _FIRST_ROWS]]
     for each in shown:

@@ -161,14 +161,15 @@ def test_a_command_that_hangs_is_stopped() -> None:
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("{'loss': '4.1589', 'grad_norm': '0.2', 'learning_rate': '5e-05', 'epoch': '0.1'}", Logged(0.1, "4.1589")),
-        ("{'loss': 4.1589, 'epoch': 0.1}", Logged(0.1, "4.1589")),
+        ("{'loss': '4.1589', 'grad_norm': '0.2', 'learning_rate': '5e-05', 'epoch': '0.1'}", Logged(0.1, "4.1589", is_epoch=True)),
+        ("{'loss': 4.1589, 'epoch': 0.1}", Logged(0.1, "4.1589", is_epoch=True)),
         ('{"step": 3, "loss": 1.25}', Logged(3, "1.25")),
         ("[rank0]: step=12 train_loss=1.5e-1 lr=3", Logged(12, "1.5e-1")),
         ("\x1b[31mstep:  4\x1b[0m  \x1b[32mloss:  7.8\x1b[39m", Logged(4, "7.8")),
         (" 1|20|Loss: 2.28", None),
         ("{'eval_loss': 3, 'epoch': 1}", None),
         ("{'train_runtime': '1.0', 'train_loss': '4.1', 'epoch': '1'}", None),
+        ("loss: 1.25 step 3", Logged(3, "1.25")),
         ("loss", None),
         ("step 3 loss nan", Logged(3, "nan")),
         ("{" * 2000, None),

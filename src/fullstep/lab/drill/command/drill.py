@@ -113,7 +113,7 @@ def _judged(trial: Trial, folder: Path, whole: CommandRun, killed: CommandRun, a
     files = [each for each in folder.rglob("*") if each.is_file()]
     return CommandDrill(
         verdict=verdict, reason=reason, remedy=remedy, command=trial.command,
-        first_step=next(iter(whole.losses)), last_step=whole.last_step or 0.0,
+        by_epoch=whole.by_epoch, first_step=next(iter(whole.losses)), last_step=whole.last_step or 0.0,
         killed_after_step=killed.last_step or 0.0, resumed_at_step=next(iter(again.losses), None),
         compared=compared, largest_difference=largest, difference_before_kill=noise,
         checkpoint_bytes=sum(each.stat().st_size for each in files), checkpoint_files=len(files),

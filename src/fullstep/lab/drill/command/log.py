@@ -17,8 +17,10 @@ _STEP = re.compile(r"\b(?:step|global_step|iteration|iter)\b\W{0,4}(?P<step>\d{1
 _LOSS = re.compile(rf"\b(?<!eval )(?<!eval_)(?:train_)?loss\b[^\w.+-]{{0,4}}(?P<loss>{_NUMBER})(?![\w])", re.IGNORECASE)
 _LONGEST_LINE = 4000
 """a line with a loss is shorter"""
-_STEPS = ("step", "global_step", "iteration", "iter", "epoch")
-"""where a table says how far training is; transformers prints epochs alone"""
+_STEPS = ("step", "global_step", "iteration", "iter")
+"""where a table says how far training is"""
+_EPOCH = "epoch"
+"""the same where there is no step: transformers prints epochs alone"""
 _LOSSES = ("loss", "train_loss", "train/loss")
 _SUMMARY = "train_runtime"
 """stands in the table with which transformers ends: its loss is the mean of the run"""
@@ -30,6 +32,8 @@ class Logged(NamedTuple):
     step: float
     loss: str
     """as it was printed"""
+    is_epoch: bool = False
+    """``step`` is one: the line tells no step"""
 
 
 def pattern_of(text: str | None) -> re.Pattern[str] | None:
@@ -58,9 +62,9 @@ def logged_in(line: str, pattern: re.Pattern[str] | None = None) -> Logged | Non
         pattern: None: JSON and Python tables with a step and a loss, and texts like "step 3 loss 1.25"
 
     >>> logged_in("{'loss': '2.31', 'grad_norm': '0.4', 'epoch': '0.5'}")
-    Logged(step=0.5, loss='2.31')
-    >>> logged_in("step: 12 | loss: 1.25 | lr 0.001"), logged_in("Iteration 7/100, loss = 3e-2")
-    (Logged(step=12.0, loss='1.25'), Logged(step=7.0, loss='3e-2'))
+    Logged(step=0.5, loss='2.31', is_epoch=True)
+    >>> logged_in("step: 12 | loss: 1.25 | lr 0.001"), logged_in("loss = 3e-2 in iteration 7/100")
+    (Logged(step=12.0, loss='1.25', is_epoch=False), Logged(step=7.0, loss='3e-2', is_epoch=False))
     >>> logged_in("eval_loss 2 at step 3") is None
     True
     """
@@ -74,7 +78,7 @@ def logged_in(line: str, pattern: re.Pattern[str] | None = None) -> Logged | Non
     if start >= 0 and (found := _in_table(_table(text[start:].strip()))) is not None:
         return found
     step = _STEP.search(text)
-    loss = None if step is None else _LOSS.search(text, step.end())
+    loss = None if step is None else _LOSS.search(text, step.end()) or _LOSS.search(text)
     return None if step is None or loss is None else _logged(step["step"], loss["loss"])
 
 
@@ -105,6 +109,7 @@ def _table(text: str) -> Mapping[str, Any]:
 def _in_table(table: Mapping[str, Any]) -> Logged | None:
     if _SUMMARY in table:
         return None
-    step = next((table[name] for name in _STEPS if name in table), None)
+    name = next((name for name in (*_STEPS, _EPOCH) if name in table), "")
     loss = next((table[name] for name in _LOSSES if name in table), None)
-    return _logged(step, loss)
+    found = _logged(table.get(name), loss)
+    return None if found is None else found._replace(is_epoch=name == _EPOCH)

@@ -25,6 +25,8 @@ class CommandRun:
 
     losses: dict[float, list[str]] = field(default_factory=dict)
     """by step, in the order of their first appearance"""
+    by_epoch: bool = False
+    """steps are epochs: the output tells no others"""
     status: int | None = None
     """exit code; None: it was killed on purpose"""
     seconds: float = 0.0
@@ -111,4 +113,5 @@ def _heard(run: CommandRun, line: str, pattern: re.Pattern[str] | None) -> Logge
     found = logged_in(line, pattern)
     if found is not None:
         run.losses.setdefault(found.step, []).append(found.loss)
+        run.by_epoch |= found.is_epoch
     return found
