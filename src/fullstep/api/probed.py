@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from fullstep.api.devices import gpus_that_torch_sees
-from fullstep.api.traced import subject_of, trace_subject
+from fullstep.api.traced import Subject, subject_of, trace_subject
+from fullstep.calibration import measured_utilization
 from fullstep.calibration.residuals import BesideLine, instant_lines
 from fullstep.errors import Fault, InputError, LabError, UnsupportedError
 from fullstep.hardware import device_overheads
-from fullstep.job import Settings, Worksheet, settings_of
+from fullstep.job import Job, Settings, Worksheet, settings_of
 from fullstep.job.editing import edit
 from fullstep.lab.libraries import require_libraries
 from fullstep.lab.probe import COUNTED, Wanted, faults_of, notes_of, run_probe
@@ -36,6 +37,8 @@ class Probed(NamedTuple):
     """the worksheet's own, traced where that was asked for; None: it could not be traced, or the formulas do not know the model"""
     lines: tuple[BesideLine, ...]
     """without what libraries of a GPU hold, where the probe ran on processors"""
+    model_flops_utilization: float | None
+    """by the card that the worksheet names; None: it names none, the formulas do not know the model, or the probe ran on processors"""
 
 
 def probe(
@@ -79,9 +82,17 @@ def probe(
         evaluates=evaluate, saves_to=save_to, snapshot=snapshot,
         limit_bytes=None if limit_gib is None else int(limit_gib * GIB), silent_seconds=silent_seconds,
     )  # fmt: skip
-    answer = _said_before(sheet, traces, progress)
+    subject = subject_of(sheet)
+    answer = _said_before(sheet, subject, traces, progress)
     seen = run_probe(wanted, progress, keep)
-    return Probed(settings, seen, answer, tuple(_lines(settings, seen, answer)))
+    return Probed(settings, seen, answer, tuple(_lines(settings, seen, answer)), _utilization(subject.job, seen))
+
+
+def _utilization(job: Job | None, seen: Probe) -> float | None:
+    seconds = seen.median_step_seconds
+    if job is None or seconds is None or seen.environment.get("device") == "cpu":
+        return None
+    return measured_utilization(job, seconds)
 
 
 def _require(steps: int, cpu: int | None, limit_gib: float | None) -> None:
@@ -96,9 +107,8 @@ def _require(steps: int, cpu: int | None, limit_gib: float | None) -> None:
         raise InputError(*faults)
 
 
-def _said_before(sheet: Worksheet, traces: bool, progress: Progress) -> Answer | None:
+def _said_before(sheet: Worksheet, subject: Subject, traces: bool, progress: Progress) -> Answer | None:
     """What estimate and trace say; a worksheet that they do not cover can be probed nonetheless."""
-    subject = subject_of(sheet)
     if traces:
         with suppress(UnsupportedError, LabError):
             return trace_subject(subject, progress=lambda stage: progress(f"tracing: {stage}"))

@@ -29,17 +29,28 @@ def outrank_step(step: StepTime | None, job: Job) -> StepTime | None:
         return step
     share = measured.get("exposed_communication_fraction")
     exposed = None if share is None else Bounds.exact(share)
-    seconds, card = measured["step_seconds"], job.machine.card
-    peak = card.bf16_flop_per_second if card is not None else None
+    seconds = measured["step_seconds"]
+    utilization = measured_utilization(job, seconds)
     return StepTime(
         evidence="measured",
         seconds=Bounds.exact(seconds),
         tokens_per_second_per_gpu=Bounds.exact(useful_tokens(job) / seconds),
-        model_flops_utilization=None if peak is None else Bounds.exact(useful_flop(job) / peak / seconds),
+        model_flops_utilization=None if utilization is None else Bounds.exact(utilization),
         exposed_communication_fraction=exposed,
         bound_by=None,
         parts=(),
     )
+
+
+def measured_utilization(job: Job, step_seconds: float) -> float | None:
+    """MFU = useful FLOP of a step / peak of the card / seconds; None: the worksheet names no card, or its peak is not known.
+
+    Args:
+        job: whose step was measured
+        step_seconds: of the slowest rank [s]
+    """
+    peak = job.machine.card.bf16_flop_per_second if job.machine.card is not None else None
+    return None if peak is None else useful_flop(job) / peak / step_seconds
 
 
 def measured_network(job: Job, node_bytes: float, exposed_share: float = EXPOSED_SHARE) -> RequiredNetwork | None:

@@ -77,9 +77,10 @@ def _say(probed: Probed, as_json: bool) -> None:
         sys.stdout.write(dump(record_of(probed.probe)) + "\n")
         return
     from fullstep.report.paper import Paper  # noqa: PLC0415
-    from fullstep.report.probe_text import probe_text  # noqa: PLC0415
+    from fullstep.report.probe_text import Beside, probe_text  # noqa: PLC0415
 
     on_gpus = bool(probed.probe.ranks) and probed.probe.ranks[0].device != "cpu"
     timing = probed.answer.timing if probed.answer is not None and on_gpus else None
     step = timing.step.seconds if timing is not None and timing.step is not None else None
-    sys.stdout.write(probe_text(probed.settings, probed.probe, probed.lines, step, Paper.of(sys.stdout)))
+    beside = Beside(probed.lines, step, probed.model_flops_utilization)
+    sys.stdout.write(probe_text(probed.settings, probed.probe, beside, Paper.of(sys.stdout)))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple, cast, get_args
 
 from fullstep.calibration.residuals import BesideLine
 from fullstep.job import Settings
+from fullstep.ledger import Moment
 from fullstep.ledger.probe import Probe
+from fullstep.ledger.trace import Phase
 from fullstep.quantities import GIB, MIB, Bounds
 from fullstep.report.paper import Paper
+from fullstep.report.timeline import moment_words, peak_of, timeline_lines
 from fullstep.report.wording import INSTANTS, headline
 
 _OUTCOMES = {
@@ -21,14 +25,23 @@ _FAR = 0.03
 """a difference that is worth a mark"""
 
 
-def probe_text(settings: Settings, probe: Probe, lines: Sequence[BesideLine], step: Bounds | None, paper: Paper) -> str:
+class Beside(NamedTuple):
+    """What stands beside the measurements."""
+
+    lines: Sequence[BesideLine]
+    """instants with what was said of them before"""
+    step: Bounds | None
+    """estimated [s]; None: not said, or of another kind of device"""
+    model_flops_utilization: float | None
+
+
+def probe_text(settings: Settings, probe: Probe, beside: Beside, paper: Paper) -> str:
     """The whole report on one probe.
 
     Args:
         settings: of the worksheet as it was probed
         probe: what was seen
-        lines: instants with what was said of them before
-        step: the estimated step [s]; None: not said, or of another kind of device
+        beside: what was said of it before
         paper: how to print
     """
     found = [paper.ink(piece, "bold") for piece in paper.sentence(headline(settings), indent=0)]
@@ -36,12 +49,12 @@ def probe_text(settings: Settings, probe: Probe, lines: Sequence[BesideLine], st
     found += ["", *(paper.ink(piece, ink) for piece in paper.sentence(outcome_words(probe))), ""]
     for note in probe.notes:
         found += paper.entry("Differs", note)
-    if lines:
-        found += ["", *_table(probe, lines, paper), ""]
+    if beside.lines:
+        found += ["", *_table(beside.lines, paper), *_drawing(settings, probe, paper), ""]
     if (unseen := probe.environment.get("released_unseen_bytes", 0)) > _WORTH_TELLING * (probe.largest("allocated_peak_bytes") or 0):
         text = f"threads of gloo released up to {_size(unseen)} that counts as allocated here: by so much each instant may be lower"
         found += paper.entry("Unseen", text)
-    for label, text in _entries(probe, step):
+    for label, text in _entries(probe, beside):
         found += paper.entry(label, text)
     return paper.finish(found)
 
@@ -59,7 +72,7 @@ def _device(probe: Probe) -> str:
     return str(probe.environment.get("device", "cpu"))
 
 
-def _table(probe: Probe, lines: Sequence[BesideLine], paper: Paper) -> list[str]:
+def _table(lines: Sequence[BesideLine], paper: Paper) -> list[str]:
     peak = max(lines, key=lambda line: line.measured)
     unit, name = (GIB, "GiB") if peak.measured >= GIB / 10 else (MIB, "MiB")
     head = f"  {f'allocated, {name}':<34}{'measured':>12}{'traced':>22}{'estimated':>22}"
@@ -73,6 +86,23 @@ def _table(probe: Probe, lines: Sequence[BesideLine], paper: Paper) -> list[str]
     return rows
 
 
+def _drawing(settings: Settings, probe: Probe, paper: Paper) -> list[str]:
+    """The course of the last counted step on the worst rank."""
+    worst = probe.worst
+    assert worst is not None
+    last = max(each.step for each in worst.memory)
+    phases = set(get_args(Phase))
+    timeline = [
+        Moment(each.step, each.micro_batch, cast("Phase", each.phase), None, each.allocated_peak_bytes, each.allocated_end_bytes, 0)
+        for each in worst.memory if each.step == last and each.phase in phases
+    ]  # fmt: skip
+    if not timeline:
+        return []
+    words = moment_words(peak_of(timeline), settings.batch.accumulation)
+    head = paper.ink(f"  Allocated in the course of step {last}, peak at: {words}", "bold")
+    return ["", head, *timeline_lines(timeline, paper)]
+
+
 def _beside(said: float | None, off: float | None, unit: int) -> str:
     """What was said, and by how much that is off."""
     if said is None or off is None:
@@ -80,7 +110,7 @@ def _beside(said: float | None, off: float | None, unit: int) -> str:
     return f"{said / unit:,.3f} ({off:+.1%}{'!' if abs(off) > _FAR else ''})"
 
 
-def _entries(probe: Probe, step: Bounds | None) -> list[tuple[str, str]]:
+def _entries(probe: Probe, beside: Beside) -> list[tuple[str, str]]:
     found = []
     if (ran_out := probe.out_of_memory) is not None:
         found.append(("Ran out", _ran_out_words(probe)))
@@ -90,7 +120,7 @@ def _entries(probe: Probe, step: Bounds | None) -> list[tuple[str, str]]:
         if (size := probe.largest(counter)) is not None:  # type: ignore[arg-type]
             found.append((label, f"{_size(size)} at most on any rank"))
     if probe.step_seconds:
-        found.append(("Step", _step_words(probe, step)))
+        found.append(("Step", _step_words(probe, beside)))
     if (exposed := probe.exposed_communication_fraction) is not None:
         found.append(("Network", f"communication that is not hidden takes {exposed:.1%} of a step"))
     for rank in probe.ranks[:1]:
@@ -105,7 +135,7 @@ def _entries(probe: Probe, step: Bounds | None) -> list[tuple[str, str]]:
     return [*found, ("Evidence", f"measured · {versions} · seed {probe.seed}")]
 
 
-def _step_words(probe: Probe, step: Bounds | None) -> str:
+def _step_words(probe: Probe, beside: Beside) -> str:
     seconds, median = probe.step_seconds, probe.median_step_seconds
     assert median is not None
     words = f"{median:.3f} s (median of {len(seconds)}; {min(seconds):.3f} to {max(seconds):.3f})"
@@ -113,7 +143,9 @@ def _step_words(probe: Probe, step: Bounds | None) -> str:
         words += f" · {rate:,.0f} tokens/s in all"
     if (wait := probe.data_wait_fraction) is not None:
         words += f" · data {wait:.1%}"
-    return words if step is None else f"{words} · estimated {step.low:.3f} to {step.high:.3f} s"
+    if beside.model_flops_utilization is not None:
+        words += f" · MFU {beside.model_flops_utilization:.1%}"
+    return words if beside.step is None else f"{words} · estimated {beside.step.low:.3f} to {beside.step.high:.3f} s"
 
 
 def _ran_out_words(probe: Probe) -> str:

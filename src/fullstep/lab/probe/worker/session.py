@@ -40,7 +40,7 @@ def run_task(task: Task, say: Say) -> Record:
     device = _join(task)
     record: Record = {"rank": dist.get_rank(), "device": _name(device), "environment": _environment(device)}
     counter = counter_of(device)
-    if task.snapshot and device.type == "cuda":
+    if _keeps_history(task, device):
         torch.cuda.memory._record_memory_history()
     counter.start()
     if task.limit_bytes is not None:
@@ -53,9 +53,8 @@ def run_task(task: Task, say: Say) -> Record:
         lift_limit(device)
         record["out_of_memory"] = what_ran_out(error, device, task.limit_bytes, counter.at)
         record["memory"] = _finished(counter, record["out_of_memory"])
+        _leave_history(task, device)
     record["host_peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    if task.snapshot and device.type == "cuda" and dist.get_rank() == 0:
-        torch.cuda.memory._dump_snapshot(task.snapshot)
     return record
 
 
@@ -84,6 +83,7 @@ def _run(task: Task, rank: _Rank) -> None:
         rank.say("saving")
         record |= _saved(program, task.saves_to, counter)
     record["memory"] = counter.finish()
+    _leave_history(task, rank.device)
     if rank.device.type == "cpu":
         record["environment"]["released_unseen_bytes"] = max(record["memory"][-1].allocated_end_bytes - live_bytes(program.model), 0)
     timed = []
@@ -94,6 +94,17 @@ def _run(task: Task, rank: _Rank) -> None:
     if rank.device.type == "cuda":
         rank.say("profiling")
         record["overlap"] = profiled_steps(steps.step, _PROFILED)
+
+
+def _keeps_history(task: Task, device: torch.device) -> bool:
+    return bool(task.snapshot) and device.type == "cuda" and dist.get_rank() == 0
+
+
+def _leave_history(task: Task, device: torch.device) -> None:
+    """The allocator's history of the counted steps; it keeps none of the timed ones, which would take longer."""
+    if _keeps_history(task, device):
+        torch.cuda.memory._dump_snapshot(task.snapshot)
+        torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def _finished(counter: Counter, ran_out: dict[str, Any]) -> list[Any]:
@@ -140,6 +151,6 @@ def _environment(device: torch.device) -> Record:
         about = torch.cuda.get_device_properties(device)
         found |= {
             "cuda": torch.version.cuda, "capability": f"{about.major}.{about.minor}", "device_memory_bytes": about.total_memory,
-            "context_bytes": total - free, "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+            "device_used_before_bytes": total - free, "nccl": ".".join(map(str, torch.cuda.nccl.version())),
         }  # fmt: skip
     return {**found, "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
