@@ -68,5 +68,5 @@ def _length(intervals: list[Interval]) -> float:
 
 def _kernels(events: EventList | None) -> Iterable[tuple[str, float, float]]:
     for event in events or ():
-        if event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation:  # which spans kernels, and gaps
+        if event.device_type == torch.autograd.DeviceType.CUDA:
             yield event.name, event.time_range.start / 1e6, event.time_range.end / 1e6
