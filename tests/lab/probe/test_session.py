@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from fullstep.hardware import device_overheads
 from fullstep.job import settings_of
 from fullstep.lab.probe.task import Task
 from fullstep.lab.probe.worker import session
+from fullstep.lab.program.real import Program
 from fullstep.ledger.probe import Stretch, instants_of
 from fullstep.models import model_config
 
@@ -46,3 +48,26 @@ def test_sharded_steps_are_the_traced_ones(tmp_path: Path, monkeypatch: pytest.M
     for instant in trace(sheet).memory.instants:
         assert instant.allocated_bytes - workspaces == pytest.approx(measured[instant.at], rel=0.02), instant.at
     assert record["environment"]["released_unseen_bytes"] < 0.01 * measured["backward"]
+
+
+def test_memory_that_runs_out_in_a_timed_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is no longer counted: what was counted before is told, and where it ran out."""
+
+    def forward_context(_: Program) -> NoReturn:  # of timed steps alone
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12")
+
+    monkeypatch.setattr(Program, "forward_context", forward_context)
+    monkeypatch.setattr(session, "_join", _alone)
+    table = {"model": {"config": MODEL}, "batch": {"sequence_tokens": 8, "micro_batch": 1}}
+    try:
+        record = session.run_task(Task(table, MODEL, "cpu", seed=1, steps=3, records=str(tmp_path)), lambda _: None)
+    finally:
+        dist.destroy_process_group()
+    ran_out = record["out_of_memory"]
+    assert (ran_out["step"], ran_out["phase"], ran_out["asked_bytes"]) == (3, "forward", 4096)
+    assert {Stretch(*each).step for each in record["memory"]} == {0, 1, 2}
+
+
+def _alone(_: Task) -> torch.device:
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
+    return torch.device("cpu")

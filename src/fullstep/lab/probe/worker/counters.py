@@ -33,22 +33,36 @@ class Stretch(NamedTuple):
 
 
 class Counter(ABC):
-    """Call :meth:`start` before the model is built, :meth:`mark` where a stretch begins, :meth:`finish` at the end."""
+    """Call :meth:`start` before the model is built, :meth:`mark` where a stretch begins, :meth:`finish` where counting ends."""
 
     at: tuple[int, str] = (0, "")
-    """step and phase of the stretch that goes on"""
+    """step and phase of the stretch that goes on, counted or not"""
+    is_over = False
+    """nothing is counted any more"""
 
     @abstractmethod
     def start(self) -> None:
         """From here on everything counts."""
 
-    @abstractmethod
     def mark(self, step: int, micro_batch: int, phase: str) -> None:
         """Ends the stretch before and begins this one."""
+        self.at = step, phase
+        if not self.is_over:
+            self._begin(step, micro_batch, phase)
 
-    @abstractmethod
     def finish(self) -> list[Stretch]:
         """All stretches in their order, the last one ended."""
+        if not self.is_over:
+            self.is_over, self._found = True, self._end()
+        return self._found
+
+    @abstractmethod
+    def _begin(self, step: int, micro_batch: int, phase: str) -> None:
+        """A stretch, where the one before ends."""
+
+    @abstractmethod
+    def _end(self) -> list[Stretch]:
+        """All of them."""
 
 
 class CudaCounter(Counter):
@@ -60,28 +74,23 @@ class CudaCounter(Counter):
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._found: list[Stretch] = []
+        self._ended: list[Stretch] = []
         self._under_way: tuple[int, int, str] | None = None
 
     def start(self) -> None:
         torch.cuda.reset_peak_memory_stats(self._device)
 
-    def mark(self, step: int, micro_batch: int, phase: str) -> None:
+    def _begin(self, step: int, micro_batch: int, phase: str) -> None:
         self._end()
-        self._under_way, self.at = (step, micro_batch, phase), (step, phase)
+        self._under_way = step, micro_batch, phase
 
-    def finish(self) -> list[Stretch]:
-        self._end()
-        self._under_way = None
-        return self._found
-
-    def _end(self) -> None:
-        if self._under_way is None:
-            return
-        free, total = torch.cuda.mem_get_info(self._device)
-        allocated = torch.cuda.max_memory_allocated(self._device), torch.cuda.memory_allocated(self._device)
-        self._found.append(Stretch(*self._under_way, *allocated, torch.cuda.max_memory_reserved(self._device), total - free))
-        torch.cuda.reset_peak_memory_stats(self._device)
+    def _end(self) -> list[Stretch]:
+        if self._under_way is not None:
+            free, total = torch.cuda.mem_get_info(self._device)
+            allocated = torch.cuda.max_memory_allocated(self._device), torch.cuda.memory_allocated(self._device)
+            self._ended.append(Stretch(*self._under_way, *allocated, torch.cuda.max_memory_reserved(self._device), total - free))
+            torch.cuda.reset_peak_memory_stats(self._device)
+        return self._ended
 
 
 class ProcessorCounter(Counter):
@@ -98,13 +107,12 @@ class ProcessorCounter(Counter):
     def start(self) -> None:
         self._profile.start()
 
-    def mark(self, step: int, micro_batch: int, phase: str) -> None:
-        self.at = step, phase
+    def _begin(self, step: int, micro_batch: int, phase: str) -> None:
         with record_function(f"{_MARK}{step} {micro_batch} {phase}"):
             pass
 
-    def finish(self) -> list[Stretch]:
-        self.mark(0, 0, "end")
+    def _end(self) -> list[Stretch]:
+        self._begin(0, 0, "end")
         self._profile.stop()
         return _added_up(self._profile.profiler.kineto_results.events())
 

@@ -72,13 +72,13 @@ def _run(task: Task, rank: _Rank) -> None:
     settings = settings_of(worksheet_from_mapping(task.worksheet))
     program = build_program(task.config, settings, rank.device, seed=task.seed, dropout=None, rate=_RATE, weights=task.weights)
     record |= _sizes(program)
-    steps = Steps(program, task.seed + 1 + dist.get_rank())
+    steps = Steps(program, task.seed + 1 + dist.get_rank(), counter)
     for number in range(1, COUNTED + 1):
         rank.say(f"step {number} of {task.steps}, counting memory")
-        steps.step(counter)
+        steps.step()
     if task.evaluates:
         rank.say("evaluating")
-        record["evaluation_seconds"] = steps.evaluate(counter)
+        record["evaluation_seconds"] = steps.evaluate()
     if task.saves_to:
         rank.say("saving")
         record |= _saved(program, task.saves_to, counter)
@@ -108,9 +108,9 @@ def _leave_history(task: Task, device: torch.device) -> None:
 
 
 def _finished(counter: Counter, ran_out: dict[str, Any]) -> list[Any]:
-    """What was counted; of processors it says only now how much was allocated when memory ran out."""
-    found = counter.finish()
-    if found and ran_out["allocated_bytes"] is None:
+    """What was counted; of processors it says only now how much was allocated when memory ran out, if it still counted then."""
+    was_over, found = counter.is_over, counter.finish()
+    if found and not was_over and ran_out["allocated_bytes"] is None:
         ran_out["allocated_bytes"] = found[-1].allocated_peak_bytes
     return found
 

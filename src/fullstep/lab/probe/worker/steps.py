@@ -35,25 +35,20 @@ class Steps:
     Args:
         program: model, optimizer and layout
         seed: of the rows, each rank's own
+        counter: is told where stretches begin; steps that it no longer counts are quick ones
     """
 
-    def __init__(self, program: Program, seed: int) -> None:
-        self._program, self._settings = program, program.settings
+    def __init__(self, program: Program, seed: int, counter: Counter) -> None:
+        self._program, self._settings, self._counter = program, program.settings, counter
         self._random = torch.Generator().manual_seed(seed)
         self._at = (0, 0)
-        self._counter: Counter | None = None
         self.count = 0
         """steps that were made"""
         _call_at_loss(program.model, lambda: self._mark("loss"))
 
-    def step(self, counter: Counter | None = None) -> Timed:
-        """One optimizer step with accumulation.
-
-        Args:
-            counter: is told where stretches begin; None: nothing is counted
-        """
+    def step(self) -> Timed:
+        """One optimizer step with accumulation."""
         self.count += 1
-        self._counter = counter
         settings, optimizer = self._settings, self._program.optimizer
         micro_batches, data_seconds, tokens = settings.batch.accumulation, 0.0, 0
         stays = settings.step.gradients_cleared == "before_backward"
@@ -79,7 +74,7 @@ class Steps:
 
     def _micro_batch(self, inputs: dict[str, Tensor], micro_batches: int, *, clears: bool) -> None:
         self._mark("forward")
-        with self._program.forward_context() if self._counter is None else self._program.autocast():
+        with self._program.forward_context() if self._counter.is_over else self._program.autocast():
             output = self._program.model(**inputs, use_cache=False)
         loss: Tensor = output.loss
         kept = output if self._settings.step.keeps_outputs else None
@@ -93,9 +88,9 @@ class Steps:
         loss.backward()
         del loss, kept
 
-    def evaluate(self, counter: Counter) -> float:
+    def evaluate(self) -> float:
         """One micro-batch of an evaluation, without gradients [s]."""
-        self._counter, self._at = counter, (self.count, 0)
+        self._at = (self.count, 0)
         model = self._program.model
         model.eval()
         begun = time.perf_counter()
@@ -111,7 +106,7 @@ class Steps:
         return time.perf_counter() - begun
 
     def _mark(self, phase: str) -> None:
-        if self._counter is not None and not (phase == "loss" and not torch.is_grad_enabled()):
+        if phase != "loss" or torch.is_grad_enabled():
             self._counter.mark(*self._at, phase)
 
 
