@@ -6,10 +6,11 @@ import copy
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from probes_by_hand import probe_by_hand, ran_out_by_hand
+from probes_by_hand import probe_by_hand, ran_out_by_hand, rank_by_hand
 
 from fullstep.errors import InputError
 from fullstep.formats.probe_record import probe_from_bytes, record_of, record_text, writing
@@ -21,6 +22,13 @@ PROBES = {"whole": probe_by_hand(), "out of memory": ran_out_by_hand(), "bare": 
 
 @pytest.mark.parametrize("probe", PROBES.values(), ids=PROBES)
 def test_what_is_written_is_read_again(probe: Probe) -> None:
+    assert probe_from_bytes(record_text(probe).encode(), "a.json") == probe
+
+
+def test_a_rank_on_two_devices_is_read_again() -> None:
+    """As a model whose layers lie on several GPUs of one process."""
+    parts = tuple(replace(rank_by_hand(0), device=f"cuda:{index} NVIDIA H200") for index in range(2))
+    probe = probe_by_hand(ranks=parts)
     assert probe_from_bytes(record_text(probe).encode(), "a.json") == probe
 
 
@@ -70,7 +78,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "a worksheet too deep": (lambda r: r["worksheet"].update(model=nested(30)), "worksheet.model"),
     "an enormous number": (lambda r: r["environment"].update(bits=2**70), "environment.bits"),
     "a rank twice": (lambda r: r["ranks"].append(copy.deepcopy(r["ranks"][0])), "a rank twice"),
-    "a rank too many": (lambda r: r["ranks"][1].update(rank=2), "each of 0 to 1 at most once"),
+    "a rank too many": (lambda r: r["ranks"][1].update(rank=2), "each of 0 to 1, at most once"),
     "a better summary": (lambda r: r["summary"].update(allocated_peak_bytes=1), "summary.allocated_peak_bytes: 1"),
     "a faster summary": (lambda r: r["summary"]["step_seconds"].update(median=2.5), "summary.step_seconds"),
 }

@@ -108,7 +108,7 @@ class Probe:
     """as it was probed; None: a command of the user's"""
     environment: Mapping[str, Any]
     ranks: tuple[ProbedRank, ...]
-    """those that left a record"""
+    """those that left a record; one of a command once for each of its devices"""
     world_size: int
     out_of_memory: OutOfMemory | None = None
     notes: tuple[str, ...] = ()

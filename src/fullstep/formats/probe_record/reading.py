@@ -83,10 +83,10 @@ def _of_this_schema(tree: object, origin: str) -> dict[str, Any]:
 
 def _require_sound(probe: Probe, record: dict[str, Any], origin: str) -> None:
     """What no form of a single value tells."""
-    numbers = [rank.rank for rank in probe.ranks]
-    if len(set(numbers)) != len(numbers) or any(number >= probe.world_size for number in numbers):
-        found = "a rank twice, or one beyond world_size"
-        raise InputError(Fault(f"{origin}: ranks", found, f"each of 0 to {probe.world_size - 1} at most once"))
+    parts = [(rank.rank, rank.device) for rank in probe.ranks]
+    if len(set(parts)) != len(parts) or any(rank.rank >= probe.world_size for rank in probe.ranks):
+        found = "a rank twice on the same device, or one beyond world_size"
+        raise InputError(Fault(f"{origin}: ranks", found, f"each of 0 to {probe.world_size - 1}, at most once for each of its devices"))
     for name, value in summary_of(probe).items():
         if not _alike(value, record["summary"][name]):
             found, allowed = describe(record["summary"][name]), f"{_said(value)}, as its samples come to"

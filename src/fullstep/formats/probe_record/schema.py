@@ -92,7 +92,7 @@ RECORD = Table(
     Field("worksheet", OrNull(AnyTable()), "as it was probed; null: a command of somebody's own"),
     Field("environment", AnyTable(), "GPU, driver, versions of CUDA, torch, transformers, commit"),
     Field("world_size", Whole(1), "ranks that were started"),
-    Field("ranks", ListOf(RANK, MOST_RANKS, "a list of ranks"), "those that left a record"),
+    Field("ranks", ListOf(RANK, MOST_RANKS, "a list of ranks"), "those that left a record; of a command once for each device"),
     Field("out_of_memory", OrNull(OUT_OF_MEMORY), "where memory ran out; null: it did not"),
     Field("summary", SUMMARY, "what the samples come to"),
     Field("profile", AnyTable(), "further figures of the profiler"),
