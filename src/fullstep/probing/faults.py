@@ -15,8 +15,10 @@ _LIMIT = re.compile(rf"{_SIZE} allowed")
 _CAPACITY = re.compile(rf"total capacity of {_SIZE}")
 _SIGNS = (
     "out of memory. Tried to allocate", "can't allocate memory: you tried to allocate", "not enough memory: you tried to allocate",
-    "std::bad_alloc", "CUDA error: out of memory", "CUDA_ERROR_OUT_OF_MEMORY", "Unable to allocate ",
+    "std::bad_alloc", "CUDA error: out of memory", "CUDA_ERROR_OUT_OF_MEMORY", "Unable to allocate ", "CUBLAS_STATUS_ALLOC_FAILED",
+    "'out of memory'",
 )  # fmt: skip
+"""of torch's allocators, C++, CUDA, numpy; of cuBLAS, whose workspace finds no room; of NCCL: Cuda failure 2 'out of memory'"""
 _MOST_SIGNS = 4000
 
 
@@ -44,7 +46,13 @@ def ran_out(error: BaseException) -> RanOut | None:
 
 
 def says_so(text: str) -> bool:
-    """A text, such as a line of output, tells of memory that ran out."""
+    """A text, such as a line of output, tells of memory that ran out.
+
+    >>> says_so("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    True
+    >>> says_so("ncclUnhandledCudaError: Call to CUDA function failed. Last error: Cuda failure 2 'out of memory'")
+    True
+    """
     return any(sign in text for sign in _SIGNS) or text.startswith(("MemoryError", "numpy._core._exceptions._ArrayMemoryError"))
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import resource
 from pathlib import Path
 from typing import Any
 
 import torch
 
-_ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
-_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_PROCESSOR = "can't allocate memory"
-"""what torch's allocator of host memory says (c10/core/impl/alloc_cpu.cpp)"""
+from fullstep.probing.faults import RanOut
 
 
 def limit_memory(device: torch.device, limit_bytes: int) -> None:
@@ -37,26 +33,7 @@ def lift_limit(device: torch.device) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Of the device, or of host memory."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (isinstance(error, RuntimeError) and _PROCESSOR in str(error)):
-        return True
-    return error.__cause__ is not None and is_out_of_memory(error.__cause__)
-
-
-def asked_bytes(error: BaseException) -> int | None:
-    """Size of the request that was refused; None: the error does not say.
-
-    >>> asked_bytes(RuntimeError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has")) == 2.5 * 2**30
-    True
-    >>> asked_bytes(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12"))
-    4096
-    """
-    found = _ASKED.search(str(error))
-    return None if found is None else int(float(found[1]) * _UNITS[found[2]])
-
-
-def what_ran_out(error: BaseException, device: torch.device, limit_bytes: int | None, at: tuple[int, str]) -> dict[str, Any]:
+def what_ran_out(said: RanOut, device: torch.device, limit_bytes: int | None, at: tuple[int, str]) -> dict[str, Any]:
     """The record of it: where, what was asked for, and how much was there."""
     allocated = reserved = None
     if device.type == "cuda":
@@ -64,7 +41,7 @@ def what_ran_out(error: BaseException, device: torch.device, limit_bytes: int | 
         limit_bytes = limit_bytes or torch.cuda.get_device_properties(device).total_memory
     step, phase = at
     return {
-        "step": step, "phase": phase, "asked_bytes": asked_bytes(error), "allocated_bytes": allocated, "reserved_bytes": reserved,
+        "step": step, "phase": phase, "asked_bytes": said.asked_bytes, "allocated_bytes": allocated, "reserved_bytes": reserved,
         "limit_bytes": limit_bytes,
     }  # fmt: skip
 

@@ -15,10 +15,11 @@ import torch.distributed as dist
 from fullstep.job import settings_of, worksheet_from_mapping
 from fullstep.lab.probe.task import COUNTED, Record, Task
 from fullstep.lab.probe.worker.counters import Counter, counter_of, live_bytes
-from fullstep.lab.probe.worker.limits import is_out_of_memory, lift_limit, limit_memory, what_ran_out
+from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, what_ran_out
 from fullstep.lab.probe.worker.overlap import profiled_steps
 from fullstep.lab.probe.worker.steps import Steps
 from fullstep.lab.program.real import Program, build_program
+from fullstep.probing.faults import ran_out
 
 _RATE = 1e-5
 _PROFILED = 2
@@ -48,12 +49,14 @@ def run_task(task: Task, say: Say) -> Record:
     try:
         _run(task, _Rank(device, counter, record, say))
     except BaseException as error:
-        if not is_out_of_memory(error):
+        said = ran_out(error)
+        if said is None:
             raise
         lift_limit(device)
-        record["out_of_memory"] = what_ran_out(error, device, task.limit_bytes, counter.at)
+        record["out_of_memory"] = what_ran_out(said, device, task.limit_bytes, counter.at)
+        if not counter.is_over:
+            _leave_history(task, device)
         record["memory"] = _finished(counter, record["out_of_memory"])
-        _leave_history(task, device)
     record["host_peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return record
 
