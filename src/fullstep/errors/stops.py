@@ -35,6 +35,16 @@ def ends_by_signal() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+def signal_words(stop: SystemExit | KeyboardInterrupt) -> str:
+    """Which signal it was that ended the program.
+
+    >>> signal_words(SystemExit(143)), signal_words(KeyboardInterrupt())
+    ('by SIGTERM', 'by SIGINT')
+    """
+    number = stop.code - BY_SIGNAL if isinstance(stop, SystemExit) and isinstance(stop.code, int) else signal.SIGINT
+    return f"by {signal.Signals(number).name}"
+
+
 class _Door:
     """Where signals that end the program come to: while it is shut they wait."""
 

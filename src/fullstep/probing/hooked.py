@@ -13,12 +13,10 @@ from typing import Any
 
 import torch
 
-from fullstep.probing.lines import enough_path, how_many_have_enough
+from fullstep.probing.lines import COUNTER, FOLDER, STEPS, enough_path, how_many_have_enough
 from fullstep.probing.memory import CountedMemory, Memory
 from fullstep.probing.watch import WATCHING, Watch
 
-FOLDER, STEPS, COUNTER = "FULLSTEP_PROBE_FOLDER", "FULLSTEP_PROBE_STEPS", "FULLSTEP_PROBE_COUNTER"
-"""environment variables: where lines go; after how many steps to end; the file of a counter of host memory, where it is to be counted"""
 _WAIT_SECONDS = 20.0
 """for the other ranks of this machine: the last exchange with them has to be over on both sides"""
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from fullstep.probing.cycle import Figures, Step
 
+FOLDER, STEPS, COUNTER = "FULLSTEP_PROBE_FOLDER", "FULLSTEP_PROBE_STEPS", "FULLSTEP_PROBE_COUNTER"
+"""environment variables: where lines go; after how many steps to end; the file of a counter of host memory, where it is to be counted"""
 SUFFIX = ".steps.jsonl"
 _ENOUGH = ".enough"
 _EACH, _EVERY = 10, 100

@@ -5,14 +5,34 @@ from __future__ import annotations
 import os
 import re
 import selectors
+import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
-from fullstep.lab.ranks.processes import Processes
+from fullstep.errors import Fault, InputError
+from fullstep.lab.ranks.processes import Processes, started
 
 _LOOK_SECONDS = 0.2
 _LONGEST_LINE_BYTES = 2**20
+
+
+@contextmanager
+def command_started(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Processes]:
+    """Somebody's command, whose standard error comes with its output; all that it started is gone afterwards.
+
+    Raises:
+        InputError: there is no such program
+        LabError: something of it cannot be ended
+    """
+    with ExitStack() as stack:
+        try:
+            family = stack.enter_context(started(command, environment, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(Fault("command after --", f'"{command[0][:80]}": {reason}', "a program and its arguments")) from None
+        yield family
 
 
 class Output:

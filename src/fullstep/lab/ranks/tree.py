@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import selectors
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import IO, Any
 
 from fullstep.errors import Fault, FullstepError, InputError, LabError, UnsupportedError, printable
 from fullstep.lab.ranks import processes
+from fullstep.lab.ranks.account import first_killed
 from fullstep.lab.ranks.processes import Processes
 
 _ENVIRONMENT = {
@@ -29,9 +29,6 @@ _END_SECONDS = 60.0
 _ACCOUNT_SECONDS = 5.0
 """for torchrun to say which rank died first"""
 _TAIL_BYTES, _TAIL_LINES, _TAIL_WIDTH = 2**15, 12, 240
-_KILLED = re.compile(r"rank +: (\d+) \(local_rank[^[]*?Signal \d+ \((\w+)\) received by PID")
-_FIRST_FAILURE = "Root Cause"
-"""torchrun's account of the rank that died first"""
 _TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: fewer ranks, shorter rows or a smaller model take less."
 _REPORT = "Please report this with the command."
 
@@ -161,11 +158,11 @@ class Tree:
 
     def _killed(self) -> LabError | None:
         """The rank that died first, where a signal ended it."""
-        killed = _KILLED.search(self._complained().rpartition(_FIRST_FAILURE)[2])
+        killed = first_killed(self._complained())
         if killed is None:
             return None
-        what = f'rank {killed[1]} of {self.name} was killed by {killed[2]}; last stage: "{self._stage(int(killed[1]))}"'
-        return LabError(what, remedy=_TOO_LITTLE_MEMORY if killed[2] == "SIGKILL" else "")
+        what = f'rank {killed.rank} of {self.name} was killed by {killed.signal}; last stage: "{self._stage(killed.rank)}"'
+        return LabError(what, remedy=_TOO_LITTLE_MEMORY if killed.signal == "SIGKILL" else "")
 
     def _error(self, what: str, remedy: str, kind: type[LabError] = LabError) -> LabError:
         return kind(f'{self.name} {what}; last stage: "{self._stage()}"', remedy=remedy, details=tuple(self._tail()))

@@ -7,14 +7,12 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from fullstep.errors import Fault, InputError, LabError
+from fullstep.errors import LabError
 from fullstep.errors.stops import stoppable
 from fullstep.lab.drill.command.log import Logged, logged_in
-from fullstep.lab.ranks.output import Output
-from fullstep.lab.ranks.processes import started
+from fullstep.lab.ranks.output import Output, command_started
 
 _TAIL_LINES = 12
 
@@ -58,13 +56,7 @@ def run_command(
     """
     run = CommandRun()
     begun = time.monotonic()
-    with ExitStack() as stack:
-        try:
-            whole = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
-            family = stack.enter_context(started(command, whole, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT))
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(Fault("command after --", f'"{command[0][:80]}": {reason}', "a program and its arguments")) from None
+    with command_started(command, {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}) as family:
         output = Output(family)
         with stoppable():
             for line in output.lines():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import signal
 import tempfile
 import time
@@ -15,17 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fullstep.errors import Fault, InputError, printable
-from fullstep.errors.stops import BY_SIGNAL, stops_wait
+from fullstep.errors.stops import signal_words, stops_wait
 from fullstep.lab.probe.command.run import COUNTERS, Ran, run_watched
 from fullstep.lab.probe.command.seen import Seen, faults_in, first_failed, ran_out_of, ranks_of, read_seen
+from fullstep.lab.ranks.account import Killed, first_killed
 from fullstep.ledger.probe import Outcome, OutOfMemory, Probe
 from fullstep.probing.faults import ran_out_in, says_so
+from fullstep.probing.lines import COUNTER, FOLDER, STEPS
 
-FOLDER, STEPS, COUNTER = "FULLSTEP_PROBE_FOLDER", "FULLSTEP_PROBE_STEPS", "FULLSTEP_PROBE_COUNTER"
-"""as in :mod:`fullstep.probing.hooked`, which needs torch"""
-_KILLED = re.compile(r"rank +: (\d+) \(local_rank[^[]*?Signal \d+ \((\w+)\) received by PID", re.DOTALL)
-_FIRST_FAILURE = "Root Cause"
-"""torchrun's account of the rank that died first"""
 _TOLD_LINES, _WIDTH = 6, 240
 _SHELL_SIGNAL = 128
 NO_STEP = (
@@ -70,7 +66,7 @@ def run_command_probe(
         try:
             run_watched(wanted.command, folder, variables, silent_seconds=wanted.silent_seconds, hear=hear, progress=progress, ran=ran)
         except (SystemExit, KeyboardInterrupt) as stop:
-            keep(_put_together(wanted, made, ran, folder, _signal_of(stop)))
+            keep(_put_together(wanted, made, ran, folder, signal_words(stop)))
             raise
         found = _put_together(wanted, made, ran, folder)
         keep(found)
@@ -124,19 +120,19 @@ def _outcome(wanted: WantedCommand, ran: Ran, seen: Sequence[Seen]) -> tuple[Out
     ran_out = next((each for one in seen if (each := ran_out_of(one))), None) or _ran_out_in_output(ran, seen)
     if ran_out is not None:
         return "out_of_memory", _where(ran_out), ran_out
-    killed = _KILLED.search("\n".join(ran.tail).rpartition(_FIRST_FAILURE)[2])
+    killed = first_killed("\n".join(ran.tail))
     if ran.killed_for_memory > 0:
-        rank = int(killed[1]) if killed else 0
+        rank = killed.rank if killed else 0
         step = next((each.last_step + 1 for each in seen if each.rank == rank), 1)
         told = OutOfMemory(rank, step, "not_known", None, None, None, None)
         return "out_of_memory", f"the system killed it for the host memory that it took: {_where(told)}", told
     return "rank_died", _death(ran, seen, killed), None
 
 
-def _death(ran: Ran, seen: Sequence[Seen], killed: re.Match[str] | None) -> str:
+def _death(ran: Ran, seen: Sequence[Seen], killed: Killed | None) -> str:
     if killed:
-        last = next((each.last_step for each in seen if each.rank == int(killed[1])), 0)
-        return f"rank {killed[1]} was killed by {killed[2]} after step {last}"
+        last = next((each.last_step for each in seen if each.rank == killed.rank), 0)
+        return f"rank {killed.rank} was killed by {killed.signal} after step {last}"
     if failed := first_failed(seen):
         return printable(f"rank {failed.rank} ended after step {failed.last_step}: {failed.error}")
     status = ran.status or 0
@@ -208,13 +204,3 @@ def _environment(head: dict[str, Any]) -> dict[str, Any]:
     with suppress(ValueError, OSError, AttributeError):
         found["host_memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return found
-
-
-def _signal_of(stop: SystemExit | KeyboardInterrupt) -> str:
-    """In words.
-
-    >>> _signal_of(SystemExit(143))
-    'by SIGTERM'
-    """
-    number = stop.code - BY_SIGNAL if isinstance(stop, SystemExit) and isinstance(stop.code, int) else signal.SIGINT
-    return f"by {signal.Signals(number).name}"

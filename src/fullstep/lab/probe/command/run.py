@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from fullstep.errors import Fault, InputError
 from fullstep.errors.stops import stoppable
-from fullstep.lab.ranks.output import Output
-from fullstep.lab.ranks.processes import Processes, started
+from fullstep.lab.ranks.output import Output, command_started
+from fullstep.lab.ranks.processes import Processes
 from fullstep.probing.lines import SUFFIX, how_many_have_enough
 
 HOOK = Path(__file__).parent / "hook"
@@ -63,12 +60,7 @@ def run_watched(
         SystemExit, KeyboardInterrupt: a signal ended this program
     """
     begun, before = time.monotonic(), _killed_for_memory()
-    with ExitStack() as stack:
-        try:
-            family = stack.enter_context(started(command, _environment(variables), stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT))
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(Fault("command after --", f'"{command[0][:80]}": {reason}', "a program and its arguments")) from None
+    with command_started(command, _environment(variables)) as family:
         output, steps = Output(family), _Steps(folder, progress)
 
         def heard(line: str) -> None:

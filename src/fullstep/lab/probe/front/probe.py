@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import signal
 import subprocess
 import tempfile
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fullstep.errors import LabError
-from fullstep.errors.stops import BY_SIGNAL, stoppable, stops_wait
+from fullstep.errors.stops import signal_words, stoppable, stops_wait
 from fullstep.lab.probe.task import Record, Task, record_path, write_task
 from fullstep.lab.ranks.tree import SilentError, started
 from fullstep.ledger.probe import Outcome, OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
@@ -74,21 +73,11 @@ def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callabl
         except LabError as error:
             outcome = "rank_died", str(error)
         except (SystemExit, KeyboardInterrupt) as stop:
-            keep(_probe_of(wanted, made, ("stopped", _signal_of(stop)), []))
+            keep(_probe_of(wanted, made, ("stopped", signal_words(stop)), []))
             raise
         found = _probe_of(wanted, made, outcome, _records(room, wanted.ranks))
     keep(found)
     return found
-
-
-def _signal_of(stop: SystemExit | KeyboardInterrupt) -> str:
-    """In words.
-
-    >>> _signal_of(SystemExit(143))
-    'by SIGTERM'
-    """
-    number = stop.code - BY_SIGNAL if isinstance(stop, SystemExit) and isinstance(stop.code, int) else signal.SIGINT
-    return f"by {signal.Signals(number).name}"
 
 
 def _task(wanted: Wanted, room: str) -> Task:
