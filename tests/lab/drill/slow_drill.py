@@ -37,6 +37,7 @@ def drilled(folder: Path, sheet: dict[str, Any], *options: str) -> dict[str, Any
     return found
 
 
+_BLUNT = "bit for bit; elsewhere by the state after loading alone, since losses cannot tell a fault there"
 CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "1 to 2": ({}, ("--cpu", "1", "--ranks-after", "2")),
     "2 to 4": ({}, ("--cpu", "2", "--ranks-after", "4")),
@@ -60,12 +61,13 @@ def test_it_passes(case: str, tmp_path: Path) -> None:
     sheet, options = CASES[case]
     found = drilled(tmp_path, sheet, *options)
     assert found["verdict"] == "passed"
-    assert found["reason"] is None
+    blunt = case in ("bfloat16", "lora")  # losses cannot tell the mildest fault from rounding there; states are compared bit for bit
+    assert found["reason"] == (_BLUNT if blunt else None)
     expected = [True, True, None if case == "sgd" else True, True]
     assert [each["caught"] for each in found["controls"]] == expected
     if found["elsewhere"] is not None:
         assert found["elsewhere"]["loss_difference"] <= found["elsewhere"]["gate"]
-        if case != "bfloat16":
+        if not blunt:
             assert found["elsewhere"]["gate"] < found["elsewhere"]["mildest_fault"]
     if found["export"] is not None:
         assert found["export"]["tensors"] > 0

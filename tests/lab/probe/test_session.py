@@ -53,10 +53,10 @@ def test_sharded_steps_are_the_traced_ones(tmp_path: Path, monkeypatch: pytest.M
 def test_memory_that_runs_out_in_a_timed_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is no longer counted: what was counted before is told, and where it ran out."""
 
-    def forward_context(_: Program) -> NoReturn:  # of timed steps alone
+    def products(_: Program) -> NoReturn:  # of timed steps alone
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12")
 
-    monkeypatch.setattr(Program, "forward_context", forward_context)
+    monkeypatch.setattr(Program, "products", products)
     monkeypatch.setattr(session, "_join", _alone)
     table = {"model": {"config": MODEL}, "batch": {"sequence_tokens": 8, "micro_batch": 1}}
     try:
@@ -64,7 +64,7 @@ def test_memory_that_runs_out_in_a_timed_step(tmp_path: Path, monkeypatch: pytes
     finally:
         dist.destroy_process_group()
     ran_out = record["out_of_memory"]
-    assert (ran_out["step"], ran_out["phase"], ran_out["asked_bytes"]) == (3, "forward", 4096)
+    assert (ran_out["step"], ran_out["phase"], ran_out["asked_bytes"]) == (3, "inputs", 4096)
     assert {Stretch(*each).step for each in record["memory"]} == {0, 1, 2}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,11 +47,9 @@ class Program:
         casts = precision.autocast and precision.compute != "float32"
         return torch.autocast(self.device.type, dtype=DTYPES[precision.compute], enabled=casts)
 
-    @contextlib.contextmanager
-    def forward_context(self) -> Iterator[None]:
-        """The same, with products that this device can do: they are quick, and hold more for a moment."""
-        with self.autocast(), products_of(self.device):
-            yield
+    def products(self) -> contextlib.AbstractContextManager[None]:
+        """Around forward and backward: matrix products that this device can do. They are quick, and hold more for a moment."""
+        return products_of(self.device)
 
 
 def build_program(

@@ -6,36 +6,39 @@ Without such arithmetic a product of a large vocabulary takes minutes. What the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
+
+_LINEAR = functional.linear
 
 
-class _WideProducts(TorchFunctionMode):
-    """Takes the place of linear layers while it is on; gradients follow."""
-
-    def __torch_function__(
-        self, function: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        chosen = _linear if function is functional.linear else function
-        return chosen(*args, **(kwargs or {}))
-
-
-def _linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def _wide_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else inputs.dtype
     if dtype != torch.bfloat16:
-        return functional.linear(inputs, weight, bias)
+        return _LINEAR(inputs, weight, bias)
     with torch.autocast("cpu", enabled=False):
         operands = [None if each is None else each.to(dtype).float() for each in (inputs, weight, bias)]
-        return functional.linear(*operands).to(dtype)
+        return _LINEAR(*operands).to(dtype)  # type: ignore[arg-type]
 
 
-def products_of(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Around forward: nothing where the device multiplies 16 bits itself."""
+@contextlib.contextmanager
+def wide_products() -> Iterator[None]:
+    """Linear layers multiply in float32 meanwhile; gradients follow.
+
+    It takes the place of torch's function, since torch sets its own modes aside while backward runs, which recomputes forward passes.
+    """
+    functional.linear = _wide_linear  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        functional.linear = _LINEAR
+
+
+def products_of(device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """Around forward and backward: nothing where the device multiplies 16 bits itself."""
     if device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return contextlib.nullcontext()
-    return _WideProducts()
+    return wide_products()

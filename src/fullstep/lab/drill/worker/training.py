@@ -68,7 +68,7 @@ class Training:
         rates = [float(group["lr"]) for group in self.program.optimizer.param_groups]
         losses = []
         for index, part in enumerate(parts):
-            with self.program.spread.syncs(index == len(parts) - 1):
+            with self.program.spread.syncs(index == len(parts) - 1), self.program.products():
                 loss = self._loss(part)
                 (loss / len(parts)).backward()
             losses.append(loss.detach())
@@ -80,7 +80,7 @@ class Training:
 
     def _loss(self, numbers: list[int]) -> Tensor:
         tokens = rows_of(numbers, self.settings.batch.sequence_tokens, self.program.vocabulary, self.leg.seed).to(self.device)
-        with self.program.forward_context():
+        with self.program.autocast():
             loss: Tensor = self.program.model(input_ids=tokens, labels=tokens).loss
         return loss if self.run.plain else loss * self._drawn()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -61,7 +62,8 @@ class Steps:
             inputs = rows_of(settings, self._program.vocabulary, self._random, self._program.device)
             data_seconds += time.perf_counter() - asked
             tokens += int(inputs["labels"].ne(_TARGETS_LEFT_OUT).sum())
-            with self._program.spread.syncs(micro_batch == micro_batches):
+            products = self._program.products() if self._counter.is_over else nullcontext()
+            with self._program.spread.syncs(micro_batch == micro_batches), products:
                 self._micro_batch(inputs, micro_batches, clears=stays and micro_batch == 1)
         self._at = (self.count, 0)
         self._mark("optimizer_step")
@@ -74,7 +76,7 @@ class Steps:
 
     def _micro_batch(self, inputs: dict[str, Tensor], micro_batches: int, *, clears: bool) -> None:
         self._mark("forward")
-        with self._program.forward_context() if self._counter.is_over else self._program.autocast():
+        with self._program.autocast():
             output = self._program.model(**inputs, use_cache=False)
         loss: Tensor = output.loss
         kept = output if self._settings.step.keeps_outputs else None
