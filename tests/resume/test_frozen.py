@@ -145,3 +145,28 @@ def test_however_it_is_divided(fake_ranks: Any, rows: int, copies: int) -> None:
         found = Frozen(_Holds(share), four).fingerprint()  # type: ignore[arg-type]
         torch.distributed.destroy_process_group()
     assert found == alone
+
+
+def test_one_rank_with_another_base() -> None:
+    """The others are as they were, and the same number of ranks saved it; of other numbers shards without a common form say nothing."""
+
+    class Two:
+        count = 2
+
+        def __init__(self, other: nn.Module) -> None:
+            self.other = other
+
+        def together(self, act: Any, _: Any) -> Any:
+            return act()
+
+        def share(self, mine: Any, _: Any) -> list[Any]:
+            return [mine, Frozen(self.other, Ranks(None))._bits()]
+
+    torch.manual_seed(0)
+    base, other = (nn.Linear(2, 2).requires_grad_(False) for _ in range(2))
+    saved = Frozen(base, Two(base)).fingerprint()  # type: ignore[arg-type]
+    assert len(saved) == 1
+    Frozen(base, Two(base)).require(saved, 2)  # type: ignore[arg-type]
+    with pytest.raises(LoadError, match="parameters that do not train"):
+        Frozen(base, Two(other)).require(saved, 2)  # type: ignore[arg-type]
+    Frozen(base, Two(other)).require(saved, 1)  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ def probe(
         InputError: the worksheet or another argument is at fault, or (UnsupportedError) cannot be probed
     """
     versions = require_libraries("probe")
-    _require(steps, cpu, limit_gib)
+    _require(steps, cpu, limit_gib, snapshot)
     device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", gpus_that_torch_sees("probe"))
     sheet = edit(worksheet, {"machine.gpus": ranks, "machine.nodes": 1})
     settings = settings_of(sheet)
@@ -95,8 +95,10 @@ def _utilization(job: Job | None, seen: Probe) -> float | None:
     return measured_utilization(job, seconds)
 
 
-def _require(steps: int, cpu: int | None, limit_gib: float | None) -> None:
+def _require(steps: int, cpu: int | None, limit_gib: float | None, snapshot: str) -> None:
     faults = []
+    if snapshot and cpu is not None:
+        faults.append(Fault("--snapshot", "beside --cpu", "GPUs: processors have no allocator that keeps a history"))
     if steps < COUNTED + 1:
         faults.append(Fault("--steps", f"found {steps}", f"at least {COUNTED + 1}: the first {COUNTED} are counted, the others are timed"))
     if cpu is not None and cpu < 1:

@@ -63,15 +63,19 @@ class Frozen:
         digests = [_digest(_with_all_shards(each, everywhere)) for each in everywhere]
         return tuple(digests) if len(set(digests)) > 1 else (digests[0],)
 
-    def require(self, saved: Sequence[str]) -> None:
-        """That they are those of a checkpoint.
+    def require(self, saved: Sequence[str], ranks: int) -> None:
+        """That they are those of a checkpoint, as far as shards that have no common form can be compared.
+
+        Args:
+            saved: fingerprint in its manifest
+            ranks: that saved it
 
         Raises:
             LoadError: they are others
         """
         self._at_first = None
         here = self.fingerprint(LoadError)
-        if saved and here and len(saved) == len(here) and tuple(saved) != here:
+        if saved and here and tuple(saved) != here and (ranks == self._ranks.count or len(saved) == len(here) == 1):
             what = "the parameters that do not train are not those with which it was saved: another base, precision or quantization"
             raise LoadError(what, "Nothing was changed. Build the model from the base that it was trained on.")
 

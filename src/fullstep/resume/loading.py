@@ -56,7 +56,7 @@ class Loader:
         Raises:
             LoadError: it does not fit this training
         """
-        self._frozen.require(manifest.frozen)
+        self._frozen.require(manifest.frozen, manifest.ranks)
         load_seconds, apply_seconds, rng = self.fill(folder, manifest.ranks, without, manifest.step)
         return Loaded(
             step=manifest.step, folder=folder, bytes=manifest.bytes, files=len(manifest.files) + 1, ranks=manifest.ranks,

@@ -99,14 +99,15 @@ class SealedCheckpoints(TrainerCallback):
         ranks.from_first(partial(self._make_way, state.global_step), SaveError)
         if hasattr(model, "peft_config"):  # of these the Trainer saves the adapters alone
             self._frozen = Frozen(model, ranks)
-            self._frozen.require(ranks.from_first(partial(self._frozen_in, state.global_step), LoadError))
+            self._frozen.require(*ranks.from_first(partial(self._frozen_in, state.global_step), LoadError))
 
-    def _frozen_in(self, step: int) -> tuple[str, ...]:
-        """Of the checkpoint from which training goes on, where it is one that was sealed."""
+    def _frozen_in(self, step: int) -> tuple[tuple[str, ...], int]:
+        """(Fingerprint, ranks) of the checkpoint from which training goes on, where it is one that was sealed."""
         try:
-            return read_manifest(self._place, f"checkpoint-{step}").frozen
+            manifest = read_manifest(self._place, f"checkpoint-{step}")
         except LoadError:
-            return ()
+            return (), 0
+        return manifest.frozen, manifest.ranks
 
     def _together(self) -> Ranks:
         """All ranks, who talk by a group of their own: the Trainer's may be one of GPUs."""

@@ -21,6 +21,9 @@ def main(behaviour: str) -> None:
     if behaviour in ("good", "saver", "never ends"):
         say(rank=0, done=True)
         say(rank=1, done=True)
+    if behaviour == "early":  # the other one waits for it
+        say(rank=0, done=True, early=True)
+        say(rank=1, crash="RuntimeError: connection closed by peer")
     if behaviour == "half":
         say(rank=0, done=True)
         sys.exit(3)

@@ -57,6 +57,14 @@ def test_stages_are_told_and_a_good_end_is_waited_for() -> None:
     assert stages == ["training"]
 
 
+def test_ranks_that_wait_for_one_that_ended_early_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "_ACCOUNT_SECONDS", 0.5)
+    with started("saving", 2, Path("early")) as found:
+        found.wait_for_ranks(600.0, lambda _: None)
+        assert found.ended_early
+    assert left_behind(found) == []
+
+
 def test_what_does_not_end_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "_END_SECONDS", 0.2)
     with pytest.raises(LabError, match=r"did not end within 0\.2 s"), started("saving", 2, Path("never ends")) as found:

@@ -62,9 +62,11 @@ class Tree:
         self._process, self._complaints = family.first, complaints
         self._stages: dict[int, str] = {}
         self._done: set[int] = set()
+        self.ended_early = False
+        """a rank left its record before its work was done: the others may wait for it"""
 
     def wait_for_ranks(self, silent_seconds: float, progress: Callable[[str], None]) -> None:
-        """Returns when every rank has left its record.
+        """Returns when every rank has left its record; or one before its work was done, and the others have had time to do so too.
 
         Raises:
             InputError: the program cannot be built from the worksheet
@@ -80,12 +82,15 @@ class Tree:
                 self._stages[rank] = printable(str(message["progress"])[:_TAIL_WIDTH])
                 if rank == 0:
                     progress(self._stages[0])
-            self._raise_complaint(message, rank)
+            if not self.ended_early:  # else they complain of the one that is gone
+                self._raise_complaint(message, rank)
             if "done" in message:
                 self._done.add(rank)
+                self.ended_early |= bool(message.get("early"))
                 if len(self._done) == self.ranks:
                     return
-        raise self._died()
+        if not self.ended_early:
+            raise self._died()
 
     def wait_for_end(self) -> None:
         """Returns when all its processes have ended by themselves.
@@ -108,7 +113,10 @@ class Tree:
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while True:
-                if time.monotonic() - heard > silent_seconds:
+                silent = time.monotonic() - heard
+                if self.ended_early and silent > _ACCOUNT_SECONDS:
+                    return
+                if silent > silent_seconds:
                     remedy = "A rank hangs, or what it does takes longer here: allow more with --silent-seconds."
                     raise self._error(f"said nothing for {silent_seconds:g} s and was stopped", remedy, SilentError)
                 self.family.take_note()

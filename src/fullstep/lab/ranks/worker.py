@@ -42,11 +42,18 @@ def run_rank(go: Callable[[Path, int, Say], None], has_failed: Callable[[BaseExc
     os._exit(code)  # without the clean-ups of libraries, which may wait for ranks that are gone
 
 
-def leave_record(path: Path, record: dict[str, Any], say: Say) -> None:
-    """Whole or not at all; then the front is told."""
+def leave_record(path: Path, record: dict[str, Any], say: Say, *, early: bool = False) -> None:
+    """Whole or not at all; then the front is told.
+
+    Args:
+        path: of the record
+        record: of this rank
+        say: tells the front
+        early: its work is not done, and the other ranks may wait for it
+    """
     path.with_suffix(".part").write_text(json.dumps(record), encoding="utf-8")
     path.with_suffix(".part").replace(path)
-    say({"done": True})
+    say({"done": True, "early": early})
 
 
 def _end_with_front() -> None:

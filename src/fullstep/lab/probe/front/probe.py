@@ -94,7 +94,8 @@ def _go(wanted: Wanted, task: Path, progress: Progress) -> None:
     progress(f"starting {wanted.ranks} ranks")
     with started("the probe", wanted.ranks, _WORKER, task, environment) as tree, stoppable():
         tree.wait_for_ranks(wanted.silent_seconds, progress)
-        tree.wait_for_end()
+        if not tree.ended_early:
+            tree.wait_for_end()
 
 
 def _records(room: str, ranks: int) -> list[Record]:

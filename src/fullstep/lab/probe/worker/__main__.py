@@ -13,7 +13,7 @@ def _go(path: Path, rank: int, say: Say) -> None:
 
     task = read_task(path)
     record = run_task(task, lambda stage: say({"progress": stage}))
-    leave_record(record_path(task.records, rank), record, say)
+    leave_record(record_path(task.records, rank), record, say, early="out_of_memory" in record)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def _finished(counter: Counter, ran_out: dict[str, Any]) -> list[Any]:
     """What was counted; of processors it says only now how much was allocated when memory ran out, if it still counted then."""
     was_over, found = counter.is_over, counter.finish()
     if found and not was_over and ran_out["allocated_bytes"] is None:
-        ran_out["allocated_bytes"] = found[-1].allocated_peak_bytes
+        ran_out["allocated_bytes"] = found[-1].allocated_end_bytes
     return found
 
 
