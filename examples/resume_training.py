@@ -51,6 +51,8 @@ def train(folder: str, steps: int, step_seconds: float) -> int:
     order = DataOrder(rows=ROWS, rows_per_step=ROWS_PER_STEP, seed=0)
     with Checkpoints(folder, model=model, optimizer=optimizer, scheduler=scheduler, loader=order, keep=2) as checkpoints:
         step = checkpoints.resume()
+        if rank == 0 and step:
+            print(f"goes on after step {step} of {steps}", flush=True)
         while step < steps:
             rows = order.next(rank, ranks)
             loss = nn.functional.mse_loss(model(data[rows]), truth[rows])

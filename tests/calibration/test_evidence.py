@@ -99,6 +99,15 @@ def test_processors_tell_what_the_very_program_allocates_and_no_more() -> None:
     assert measured_of(found, find_card("H100-SXM")) == {"allocated_peak_gib": (260 + WORKSPACES) / GIB}
 
 
+def test_shards_over_gloo_tell_nothing_of_shards_over_nccl() -> None:
+    sheet = worksheet_from_mapping({**SHEET, "machine": {"gpus": 2}, "layout": {"strategy": "fsdp"}})
+    (rank,) = probe("cpu").ranks
+    found = recorded("a.json", probe("cpu", ranks=(rank, replace(rank, rank=1)), world_size=2, worksheet=sheet.as_dict()), sheet)
+    assert isinstance(found, Recorded), found
+    here = match(found, complete(sheet))
+    assert here.kind == "refused" and "over gloo, whose reduce-scatter holds buffers that no GPU has" in here.why
+
+
 def test_figures_of_the_steady_step_alone() -> None:
     """Neither loading (900 reserved) nor the evaluation (500 allocated, 600 reserved)."""
     assert steady_peaks(probe()) == {"allocated": 260, "reserved": 300, "device": 400}

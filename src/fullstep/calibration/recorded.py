@@ -85,6 +85,8 @@ def match(record: Recorded, job: Job) -> Match:
     if record.on_processors:
         if differing:
             return Match("refused", f"it ran on processors, and another program: {_named(differing)}")
+        if record.job.layout.is_fsdp:
+            return Match("refused", "it ran over gloo, whose reduce-scatter holds buffers that no GPU has, so that FSDP's peaks are others")
         return Match("same", "the same program on processors: what it allocated counts, its times and other counters do not")
     if here.card is None:
         return Match("refused", f"it ran on {_card_name(there.card)}, and the worksheet names no GPU")

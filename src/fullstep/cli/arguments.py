@@ -16,7 +16,7 @@ class ArgumentParser(argparse.ArgumentParser):
     """The parser of one command. Flags are never guessed from their beginnings."""
 
     def __init__(self, command: str, description: str) -> None:
-        usage = f"fullstep {command} [WORKSHEET] [options]"
+        usage = f"fullstep {command} [WORKSHEET] [options]" + (" | [options] -- CMD" if command in ("drill", "probe") else "")
         super().__init__(prog=f"fullstep {command}", usage=usage, description=description, allow_abbrev=False)
 
     def print_help(self, file: Any = None) -> None:

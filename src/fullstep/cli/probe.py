@@ -66,7 +66,7 @@ def _keep(seen: Probe, where: str) -> None:
     if where:
         from fullstep.formats.probe_record import save  # noqa: PLC0415
 
-        save(seen, where)
+        sys.stderr.write(f"fullstep: the record is {where.rstrip('/')}/{save(seen, where)}\n")
 
 
 def _say(probed: Probed, as_json: bool) -> None:

@@ -18,7 +18,8 @@ _MOST_RANKS = 16
 def command_probe_text(probe: Probe, paper: Paper) -> str:
     """The whole report."""
     lines = [paper.ink(line, "bold") for line in paper.sentence(shlex.join(probe.command), indent=0)]
-    outcome = _OUTCOMES[probe.outcome] + (f": {probe.reason}." if probe.reason else ".")
+    word = _OUTCOMES[probe.outcome] if probe.ranks or probe.outcome != "completed" else "Nothing was measured: no optimizer step was seen"
+    outcome = word + (f": {probe.reason}." if probe.reason else ".")
     lines += ["", *(paper.ink(line, _INK[probe.outcome]) for line in paper.sentence(outcome))]
     if probe.out_of_memory is not None and (said := _asked(probe.out_of_memory)):
         lines += paper.sentence(said)

@@ -10,6 +10,7 @@ from fullstep.job import Settings
 from fullstep.ledger import Moment
 from fullstep.ledger.probe import Probe
 from fullstep.ledger.trace import Phase
+from fullstep.plan.layouts import layout_name
 from fullstep.quantities import GIB, MIB, Bounds
 from fullstep.report.paper import Paper
 from fullstep.report.timeline import moment_words, peak_of, timeline_lines
@@ -47,6 +48,7 @@ def probe_text(settings: Settings, probe: Probe, beside: Beside, paper: Paper) -
     found = [paper.ink(piece, "bold") for piece in paper.sentence(headline(settings), indent=0)]
     ink = "green" if probe.outcome == "completed" else "red"
     found += ["", *(paper.ink(piece, ink) for piece in paper.sentence(outcome_words(probe))), ""]
+    found += paper.entry("Layout", layout_name(settings.layout))
     for note in probe.notes:
         found += paper.entry("Differs", note)
     if beside.lines:
