@@ -164,9 +164,13 @@ def test_handles_are_given_back(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
-def test_a_folder_of_links_is_none_of_ours(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
+def test_a_folder_that_was_moved_and_linked_counts_and_what_the_link_names_is_never_taken_away(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere" / "step-00000001"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "fullstep.json").write_text("{}")
+    place = LocalPlace(tmp_path / "runs")
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    (tmp_path / "runs" / "file").touch()
-    assert LocalPlace(tmp_path / "runs").names() == []
+    (tmp_path / "runs" / "step-00000001").symlink_to(elsewhere)
+    assert place.names() == ["step-00000001"]
+    place.remove("step-00000001", "fullstep.json")
+    assert place.names() == [] and (elsewhere / "fullstep.json").exists()

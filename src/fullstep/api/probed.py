@@ -69,6 +69,8 @@ def probe(
     """
     versions = require_libraries("probe")
     _require(steps, cpu, limit_gib, snapshot)
+    if not 0 <= seed < 2**32:
+        raise InputError(Fault("--seed", f"found {seed}", "0 to 4,294,967,295"))
     device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", gpus_that_torch_sees("probe"))
     sheet = edit(worksheet, {"machine.gpus": ranks, "machine.nodes": 1})
     settings = settings_of(sheet)

@@ -4,7 +4,9 @@ Needs the extra lab."""
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_LAB, EXIT_OK
@@ -46,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         return run_command_probe_cli(arguments)
     if not arguments.silent_seconds > 0:
         raise InputError(Fault("--silent-seconds", f"found {arguments.silent_seconds:g}", "more than 0"))
+    _require_places(arguments)
     worksheet = worksheet_from(arguments)
     from fullstep.api.probed import probe  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.cli.progress import progress  # noqa: PLC0415
@@ -62,11 +65,32 @@ def run(arguments: argparse.Namespace) -> int:
     return _EXITS[probed.probe.outcome]
 
 
+def _require_places(arguments: argparse.Namespace) -> None:
+    """That folders can be made and URLs be reached, as far as that is known before anything runs."""
+    faults = []
+    for option, where in (("--evidence", arguments.evidence), ("--save-to", arguments.save_to)):
+        if "://" in where:
+            from fullstep.formats.probe_record.places import folder_at  # noqa: PLC0415
+
+            folder_at(where)
+        elif where:
+            there = next(path for path in (Path(where).absolute(), *Path(where).absolute().parents) if path.exists())
+            if not (there.is_dir() and os.access(there, os.W_OK)):
+                faults.append(Fault(option, f'"{where[:80]}": {there} is no folder that can be written', "a folder or a URL"))
+    if faults:
+        raise InputError(*faults)
+
+
 def _keep(seen: Probe, where: str) -> None:
     if where:
         from fullstep.formats.probe_record import save  # noqa: PLC0415
 
-        sys.stderr.write(f"fullstep: the record is {where.rstrip('/')}/{save(seen, where)}\n")
+        try:
+            sys.stderr.write(f"fullstep: the record is {where.rstrip('/')}/{save(seen, where)}\n")
+        except InputError as error:  # what was measured is told nonetheless
+            from fullstep.report.faults import faults_text  # noqa: PLC0415
+
+            sys.stderr.write(faults_text(error))
 
 
 def _say(probed: Probed, as_json: bool) -> None:

@@ -125,11 +125,13 @@ def _entries(probe: Probe, beside: Beside) -> list[tuple[str, str]]:
         found.append(("Step", _step_words(probe, beside)))
     if (exposed := probe.exposed_communication_fraction) is not None:
         found.append(("Network", f"communication that is not hidden takes {exposed:.1%} of a step"))
+    if failed := probe.environment.get("save_failed"):
+        found.append(("Save", f"FAILED: {failed}"))
     for rank in probe.ranks[:1]:
         if rank.evaluation_seconds is not None:
             found.append(("Evaluation", f"one micro-batch in {rank.evaluation_seconds:.2f} s"))
         if rank.save_seconds is not None and rank.save_bytes is not None:
-            found.append(("Save", f"{_size(rank.save_bytes)} in {rank.save_seconds:.2f} s"))
+            found.append(("Save", f"{_size(rank.save_bytes)} in {rank.save_seconds:.2f} s, in {probe.environment.get('saved_to')}"))
     hosts = [rank.host_peak_bytes for rank in probe.ranks if rank.host_peak_bytes is not None]
     if hosts:
         found.append(("Host", f"{_size(max(hosts))} at most in one process"))

@@ -113,7 +113,7 @@ class LocalPlace(Place):
 
     def names(self) -> list[str]:
         try:
-            return [entry.name for entry in os.scandir(self.root) if entry.is_dir(follow_symlinks=False)]
+            return [entry.name for entry in os.scandir(self.root) if entry.is_dir()]
         except FileNotFoundError:
             return []
 
@@ -169,6 +169,9 @@ class LocalPlace(Place):
 
     def remove(self, folder: str, first: str) -> None:
         path = Path(self.path(folder))
+        if path.is_symlink():  # somebody moved it: what it names is theirs
+            path.unlink()
+            return
         if Path(path, first).exists():
             Path(path, first).unlink()
             _keep_names(path)

@@ -22,8 +22,10 @@ from fullstep.lab.program.torch_optimizers import torch_optimizer
 from fullstep.lab.program.wide_products import products_of
 
 _DROPOUTS = (
-    "attention_dropout", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "resid_dropout",
+    "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop",
+    "embd_pdrop", "dropout", "resid_dropout",
 )  # fmt: skip
+_OF_ATTENTION = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +55,9 @@ class Program:
 
 
 def build_program(
-    config: Mapping[str, Any], settings: Settings, device: torch.device, *, seed: int, dropout: float | None, rate: float, weights: str = ""
-) -> Program:
+    config: Mapping[str, Any], settings: Settings, device: torch.device, *, seed: int, dropout: float | None, rate: float,
+    weights: str = "", attention_dropout: bool = True,
+) -> Program:  # fmt: skip
     """The same values on every rank and for every number of ranks, until random numbers are drawn.
 
     Args:
@@ -65,6 +68,7 @@ def build_program(
         dropout: share in the model where its class has it, and with 0 none in adapters either; None: as config and worksheet say
         rate: first learning rate
         weights: folder or hub id of a model whose weights are loaded; empty: random ones
+        attention_dropout: False: none in attention, since kernels of processors that have none would keep its whole matrix
 
     Raises:
         InputError: the class cannot be built from this config, or (UnsupportedError) not with this method
@@ -75,6 +79,8 @@ def build_program(
     for name in _DROPOUTS:
         if dropout is not None and isinstance(getattr(of_class, name, None), float):
             setattr(of_class, name, dropout)
+        if not attention_dropout and name in _OF_ATTENTION and hasattr(of_class, name):
+            setattr(of_class, name, 0.0)
     dtype, attention = DTYPES[settings.precision.weights], settings.step.attention
     model = load_model(weights, of_class, dtype, attention) if weights else build_model(of_class, dtype, attention, random=True)
     require_positions(model, settings.batch.sequence_tokens)

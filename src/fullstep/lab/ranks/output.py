@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager
 from fullstep.errors import Fault, InputError
 from fullstep.lab.ranks.processes import Processes, started
 
+_LAST_WORDS_SECONDS = 2.0
+"""to read what a program printed before it ended"""
 _LOOK_SECONDS = 0.2
 _LONGEST_LINE_BYTES = 2**20
 
@@ -56,9 +58,14 @@ class Output:
 
     def lines(self) -> Iterator[str | None]:
         """Until the output ends; None for each look at which no line was there."""
+        ended_at: float | None = None
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_READ)
             while True:
+                if self._family.first.poll() is not None:
+                    ended_at = ended_at or time.monotonic()
+                    if time.monotonic() - ended_at > _LAST_WORDS_SECONDS:  # what it left behind may print for ever
+                        return
                 yield from self.left()
                 yield None
                 self._family.take_note()

@@ -147,3 +147,26 @@ def test_lines_that_a_kill_cut(tmp_path: Path) -> None:
     assert (rank.device, rank.host_peak_bytes, rank.memory) == ("NVIDIA H200", 7, (Stretch(1, 1, "backward", 9, 5, 12, 20),))
     ran_out = ran_out_of(seen)
     assert ran_out is not None and (ran_out.phase, ran_out.enough_bytes) == ("forward", 94)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_what_a_command_leaves_behind_may_print_for_ever() -> None:
+    """The command has ended, and so does its probe; nothing of it goes on."""
+    noise = "import time\nwhile True: print('still here', flush=True); time.sleep(0.01)"
+    program = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {noise!r}], start_new_session=True).pid, flush=True)"
+    heard: list[str] = []
+    begun = time.monotonic()
+    run_command_probe(WantedCommand((sys.executable, "-c", program)), hear=heard.append)
+    assert time.monotonic() - begun < 60
+    assert not _is_running(int(next(line for line in heard if line.isdigit())))
+
+
+def test_lines_of_strangers(tmp_path: Path) -> None:
+    """What is no number, too deep, no file, or a pipe is passed over."""
+    lines = ['{"rank": 0, "world_size": 1}', '{"step": "x", "seconds": "y"}', "[" * 100_000, '{"step": 3, "seconds": NaN, "data": 0}']
+    lines += ['{"step": 4, "seconds": -1, "data": 0}', '{"step": 5, "seconds": 0.5, "data": 0}']
+    (tmp_path / "a.steps.jsonl").write_text("\n".join(lines), encoding="ascii")
+    (tmp_path / "b.steps.jsonl").mkdir()
+    os.mkfifo(tmp_path / "c.steps.jsonl")
+    (seen,) = read_seen(tmp_path)
+    assert [line["step"] for line in seen.steps] == [5]

@@ -125,7 +125,7 @@ class _Steps:
             return
         self._looked = time.monotonic()
         sizes = {path.name: path.stat().st_size for path in self._folder.glob(f"*{SUFFIX}")}
-        if sizes != self._sizes:
+        if sizes and sizes != self._sizes:
             self._sizes, self._changed = sizes, self._looked
             self._progress(f"step {_last_step(self._folder / min(sizes))}")
         if self._enough is None and how_many_have_enough(self._folder):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fullstep.probing.lines import SUFFIX
 
 _LEAST_SECONDS = 1e-9
 _MOST_BYTES = 256 * 2**20
+_NUMBERS = ("rank", "world_size", "step", "seconds", "data", "at", "host")
 """of a file that is read"""
 
 
@@ -55,7 +57,7 @@ def read_seen(folder: Path) -> list[Seen]:
 
     A launcher, which makes no step, is left out where a rank of its number made some.
     """
-    found = [each for path in sorted(folder.glob(f"*{SUFFIX}")) if (each := _read(path)) is not None]
+    found = [each for path in sorted(folder.glob(f"*{SUFFIX}")) if path.is_file() and (each := _read(path)) is not None]
     worked = {each.rank for each in found if each.steps or each.ran_out}
     kept = [each for each in found if each.steps or each.ran_out or each.rank not in worked]
     return sorted(kept, key=lambda each: (each.rank, -len(each.steps)))
@@ -66,15 +68,21 @@ def faults_in(folder: Path) -> list[str]:
     return [path.read_text(encoding="utf-8", errors="replace")[:500] for path in sorted(folder.glob("*.fault"))]
 
 
+def _is_sound(line: Mapping[str, Any]) -> bool:
+    """Numbers where numbers are read, none of them below 0 or infinite: the folder may come from elsewhere."""
+    numbers = [line[name] for name in _NUMBERS if line.get(name) is not None]
+    return all(isinstance(each, (int, float)) and 0 <= each < math.inf for each in numbers)
+
+
 def _read(path: Path) -> Seen | None:
     seen: Seen | None = None
     with path.open(encoding="ascii", errors="replace") as lines:
         for text in lines.read(_MOST_BYTES).splitlines():
             try:
                 line = json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if isinstance(line, dict):
+            if isinstance(line, dict) and _is_sound(line):
                 seen = seen or Seen(line)
                 _enter(seen, line)
     return seen

@@ -27,6 +27,7 @@ def notes_of(settings: Settings, device: str) -> list[str]:
         notes.append(f"on processors in place of {card.key if card is not None else 'a GPU'}: times are those of this machine")
         if settings.precision.compute == "bfloat16" or settings.precision.weights == "bfloat16":
             notes.append("timed steps multiply in float32 where processors have no bfloat16; counted steps do not")
+        notes.append("no dropout in attention: kernels of processors that have it would keep the whole matrix, as GPUs do not")
         if settings.layout.is_fsdp:
             notes.append("gloo's reduce-scatter holds buffers of its own, as NCCL's does not: peaks of FSDP are higher than on GPUs")
         notes.append("allocated is what torch asked host memory for in the thread that trains; GPU libraries' workspaces are not in it")

@@ -83,9 +83,14 @@ def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callabl
 def _task(wanted: Wanted, room: str) -> Task:
     return Task(
         worksheet=wanted.worksheet, config=wanted.config, device=wanted.device, seed=wanted.seed, steps=wanted.steps, records=room,
-        weights=wanted.weights, evaluates=wanted.evaluates, saves_to=wanted.saves_to, snapshot=wanted.snapshot,
+        weights=wanted.weights, evaluates=wanted.evaluates, saves_to=_own_folder(wanted.saves_to), snapshot=wanted.snapshot,
         limit_bytes=wanted.limit_bytes,
     )  # fmt: skip
+
+
+def _own_folder(saves_to: str) -> str:
+    """A new one in it, so that checkpoints of a training that lie there are left alone; empty: nothing is saved."""
+    return f"{saves_to.rstrip('/')}/fullstep-probe-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}" if saves_to else ""
 
 
 def _go(wanted: Wanted, task: Path, progress: Progress) -> None:

@@ -73,7 +73,10 @@ def _run(task: Task, rank: _Rank) -> None:
     rank.say("building the model")
     counter.mark(0, 0, "load")
     settings = settings_of(worksheet_from_mapping(task.worksheet))
-    program = build_program(task.config, settings, rank.device, seed=task.seed, dropout=None, rate=_RATE, weights=task.weights)
+    program = build_program(
+        task.config, settings, rank.device, seed=task.seed, dropout=None, rate=_RATE, weights=task.weights,
+        attention_dropout=rank.device.type != "cpu",
+    )  # fmt: skip
     record |= _sizes(program)
     steps = Steps(program, task.seed + 1 + dist.get_rank(), counter)
     for number in range(1, COUNTED + 1):
@@ -84,7 +87,7 @@ def _run(task: Task, rank: _Rank) -> None:
         record["evaluation_seconds"] = steps.evaluate()
     if task.saves_to:
         rank.say("saving")
-        record |= _saved(program, task.saves_to, counter)
+        record |= _saved(program, task.saves_to, counter, record["environment"])
     record["memory"] = counter.finish()
     _leave_history(task, rank.device)
     if rank.device.type == "cpu":
@@ -118,12 +121,17 @@ def _finished(counter: Counter, ran_out: dict[str, Any]) -> list[Any]:
     return found
 
 
-def _saved(program: Program, folder: str, counter: Counter) -> Record:
-    from fullstep.resume import Checkpoints  # noqa: PLC0415 - few probes save
+def _saved(program: Program, folder: str, counter: Counter, environment: Record) -> Record:
+    from fullstep.resume import Checkpoints, ResumeError  # noqa: PLC0415 - few probes save
 
     counter.mark(COUNTED, 0, "save")
-    with Checkpoints(folder, model=program.model, optimizer=program.optimizer, signals=()) as checkpoints:
-        saved = checkpoints.save(COUNTED)
+    environment["saved_to"] = folder
+    try:
+        with Checkpoints(folder, model=program.model, optimizer=program.optimizer, signals=()) as checkpoints:
+            saved = checkpoints.save(COUNTED)
+    except (ResumeError, OSError, ValueError, ImportError) as error:  # what was counted before is worth keeping
+        environment["save_failed"] = str(error)[:500]
+        return {}
     return {"save_seconds": saved.stall_seconds, "save_bytes": saved.bytes}
 
 

@@ -1,0 +1,49 @@
+"""`fullstep probe`: what cannot work is said before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fullstep.cli import main
+
+SHEET = ("probe", "--model", "gpt2", "--cpu", "1", "--no-trace")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ran(*_: object, **__: object) -> None:
+        raise AssertionError("it ran")
+
+    monkeypatch.setattr("fullstep.api.probed.run_probe", ran)
+    monkeypatch.setattr("fullstep.api.probed.require_libraries", lambda _: ())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--evidence", "/dev/null"), '--evidence: "/dev/null": /dev/null is no folder that can be written'),
+        (("--evidence", "nosuch://x"), "nosuch"),
+        (("--save-to", "/dev/null/x"), '--save-to: "/dev/null/x"'),
+        (("--steps", "2"), "--steps: found 2; allowed: at least 3"),
+        (("--limit-gib", "0"), "--limit-gib: found 0; allowed: more than 0"),
+        (("--seed", "-1"), "--seed: found -1; allowed: 0 to 4,294,967,295"),
+        (("--snapshot", "a.pickle"), "--snapshot: beside --cpu; allowed: GPUs"),
+        (("--silent-seconds", "0"), "--silent-seconds: found 0; allowed: more than 0"),
+        (("--set", "step.loss=fused"), "which cannot be probed yet"),
+        (("--set", "layout.strategy=zero3"), "which cannot be probed yet; allowed: single, ddp, fsdp, fsdp_grad_op, hsdp"),
+    ],
+)
+def test_a_fault(options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SHEET, *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_probe_saves_into_a_folder_of_its_own(tmp_path: Path) -> None:
+    """Else it would take away checkpoints of a training that lie in the one that is named."""
+    from fullstep.lab.probe.front.probe import _own_folder  # noqa: PLC0415
+
+    own = _own_folder(str(tmp_path))
+    assert Path(own).parent == tmp_path and Path(own).name.startswith("fullstep-probe-")
+    assert _own_folder("s3://bucket/runs/").startswith("s3://bucket/runs/fullstep-probe-") and _own_folder("") == ""
