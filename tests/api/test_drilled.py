@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fullstep.api import drill_room, drilled, worksheet_from_mapping
+from fullstep.api import devices, drill_room, drilled, worksheet_from_mapping
 from fullstep.api.checkpoints import checkpoint_of
 from fullstep.api.drilled import drill
 from fullstep.errors import InputError, UnsupportedError
@@ -156,7 +156,7 @@ def test_a_place_that_several_processes_cannot_write_is_refused_first() -> None:
 
 
 def test_no_more_ranks_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drilled, "_COUNT", "print(2)")
+    monkeypatch.setattr(devices, "_COUNT", "print(2)")
     with pytest.raises(InputError, match=r"--ranks-after: found 4; allowed: 1 to 2, the GPUs that torch sees. --cpu 2 drills"):
         drill(worksheet_from_mapping(SHEET), "somewhere", ranks_after=4)
     assert wanted(cpu=None, ranks_after=1).device == "cuda"
@@ -172,10 +172,10 @@ def test_limits_hold_for_both_layouts_and_name_the_key_in_its_file() -> None:
 
 
 def test_without_gpus_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drilled, "_COUNT", "print(0)")
+    monkeypatch.setattr(devices, "_COUNT", "print(0)")
     with pytest.raises(InputError, match="torch sees no GPU here; allowed: at least one GPU, or --cpu N"):
         drill(worksheet_from_mapping(SHEET), "somewhere")
-    monkeypatch.setattr(drilled, "_COUNT", "print(3)")
+    monkeypatch.setattr(devices, "_COUNT", "print(3)")
     assert (wanted(cpu=None).ranks, wanted(cpu=None).device) == (3, "cuda")
 
 
