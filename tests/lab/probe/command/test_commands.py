@@ -9,14 +9,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fullstep.errors import InputError
-from fullstep.lab.probe.command.probe import NO_STEP, WantedCommand, run_command_probe
+from fullstep.lab.probe.command.probe import NO_STEP, WantedCommand, _ran_out_in_output, run_command_probe
 from fullstep.lab.probe.command.run import HOOK
-from fullstep.lab.probe.command.seen import ran_out_of, ranks_of, read_seen
+from fullstep.lab.probe.command.seen import Seen, ran_out_of, ranks_of, read_seen
 from fullstep.ledger.probe import Probe, Stretch
 
 _FULLSTEP = str(Path(sys.executable).with_name("fullstep"))
@@ -170,3 +171,10 @@ def test_lines_of_strangers(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "c.steps.jsonl")
     (seen,) = read_seen(tmp_path)
     assert [line["step"] for line in seen.steps] == [5]
+
+
+def test_memory_that_ran_out_and_was_survived_is_not_what_ended_it() -> None:
+    ran = SimpleNamespace(tail=("RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes.",))
+    ended, survived = Seen({}), Seen({}, caught=1)
+    assert _ran_out_in_output(ran, [ended]) is not None  # type: ignore[arg-type]
+    assert _ran_out_in_output(ran, [survived]) is None  # type: ignore[arg-type]

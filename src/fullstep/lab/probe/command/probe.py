@@ -145,9 +145,9 @@ def _death(ran: Ran, seen: Sequence[Seen], killed: Killed | None) -> str:
 
 
 def _ran_out_in_output(ran: Ran, seen: Sequence[Seen]) -> OutOfMemory | None:
-    """Where a framework caught the error and said so."""
+    """Where a framework caught the error and said so; one that steps came after was survived, whatever ended the program then."""
     line = next((line for line in reversed(ran.tail) if says_so(line)), None)
-    if line is None:
+    if line is None or any(each.caught for each in seen):
         return None
     steps = min((each.last_step for each in seen), default=0)
     return OutOfMemory(seen[0].rank if seen else 0, steps + 1, "not_known", *ran_out_in(line))
