@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from fullstep.job.refusal import describe
 
-LARGEST = 1e15
-"""of any number: a petabyte, or 30 million years; sums of them stay finite"""
+LARGEST = 2.0**63
+"""of any number, as of what a mistaken program can ask for: sums of them stay finite"""
 DEEPEST = 24
 """tables within tables where a record may hold any"""
 LONGEST_TEXT = 64 * 1024
