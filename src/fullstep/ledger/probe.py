@@ -11,7 +11,7 @@ Outcome = Literal["completed", "out_of_memory", "rank_died", "hung", "stopped"]
 
 
 class Stretch(NamedTuple):
-    """Memory from one landmark of a step to the next, on one rank. None: its device has no such counter."""
+    """Memory in one phase of a micro-batch or of the optimizer's step, on one rank. None: its device has no such counter."""
 
     step: int
     """of the optimizer, from 1 on; 0: before the first"""

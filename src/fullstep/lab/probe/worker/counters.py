@@ -18,7 +18,7 @@ _MEMORY = "[memory]"
 
 
 class Stretch(NamedTuple):
-    """From one landmark of the step to the next. Bytes on this rank's device; None: the device has no such counter."""
+    """A phase of a micro-batch or of the optimizer's step. Bytes on this rank's device; None: the device has no such counter."""
 
     step: int
     """of the optimizer, from 1 on; 0: before the first"""
