@@ -104,12 +104,11 @@ class Processes:
         """Of orphans that have ended, as the system's first process would: whoever waits until they are gone shall not wait for the end."""
         if _RUNS.was_subreaper is None:
             return
-        with suppress(ChildProcessError, ProcessLookupError):
-            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                each = ended.si_pid
-                if each in _RUNS.going | _RUNS.strangers or os.getpgid(each) == os.getpgrp():
-                    return
-                os.waitpid(each, os.WNOHANG)
+        own = os.getpgrp()
+        for each, entry in _listed().items():
+            if entry.ended and entry.parent == os.getpid() and entry.group != own and each not in _RUNS.going | _RUNS.strangers:
+                with suppress(ChildProcessError):
+                    os.waitpid(each, os.WNOHANG)
 
     def _orphans(self, there: Mapping[int, _Entry]) -> set[int]:
         """That came to this process during the run. Where several runs go on, nobody can tell whose they are: the last one takes them."""
