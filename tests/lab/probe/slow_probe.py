@@ -26,12 +26,13 @@ def _probed(layout: str, ranks: int, **sections: Any) -> Probed:
 @pytest.mark.parametrize(
     ("layout", "ranks", "sections"),
     [
+        ("ddp", 2, {}),
         ("ddp", 4, {}),
         ("ddp", 2, {"method": {"kind": "lora"}}),
         ("single", 1, {"precision": {"weights": "float32", "compute": "bfloat16"}}),
         ("single", 1, {"step": {"activation_checkpointing": "full"}}),
     ],
-    ids=["ddp of 4", "lora", "autocast", "recomputed"],
+    ids=["ddp of 2", "ddp of 4", "lora", "autocast", "recomputed"],
 )
 def test_every_instant_is_the_traced_one(layout: str, ranks: int, sections: dict[str, Any]) -> None:
     found = _probed(layout, ranks, **sections)
