@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fullstep.api.answer import Correction, answer_of
 from fullstep.calibration import compare_with_pilot, outrank
-from fullstep.calibration.evidence import Residual, measured_of, narrow_memory, narrow_step, places_of, residuals_of
+from fullstep.calibration.evidence import Residual, Used, measured_of, narrow_memory, narrow_step, places_of, residuals_of
 from fullstep.calibration.recorded import Match, Recorded, match, recorded
 from fullstep.calibration.residuals import BesideLine, beside
 from fullstep.errors import Fault, InputError, LabError
@@ -24,17 +24,6 @@ from fullstep.physics.timing.step import step_time
 
 if TYPE_CHECKING:
     from fullstep.plan.renting import Renter
-
-
-class Used(NamedTuple):
-    """A record that was taken into account."""
-
-    name: str
-    match: Match
-    residuals: tuple[Residual, ...]
-    """of a near one: its figures beside its own estimate"""
-    notes: tuple[str, ...]
-    """where the program that was measured is not the worksheet's"""
 
 
 class Evidenced(NamedTuple):

@@ -68,9 +68,7 @@ def probe(
         InputError: the worksheet or another argument is at fault, or (UnsupportedError) cannot be probed
     """
     versions = require_libraries("probe")
-    _require(steps, cpu, limit_gib, snapshot)
-    if not 0 <= seed < 2**32:
-        raise InputError(Fault("--seed", f"found {seed}", "0 to 4,294,967,295"))
+    _require(steps, cpu, limit_gib, snapshot, seed)
     device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", gpus_that_torch_sees("probe"))
     sheet = edit(worksheet, {"machine.gpus": ranks, "machine.nodes": 1})
     settings = settings_of(sheet)
@@ -97,8 +95,10 @@ def _utilization(job: Job | None, seen: Probe) -> float | None:
     return measured_utilization(job, seconds)
 
 
-def _require(steps: int, cpu: int | None, limit_gib: float | None, snapshot: str) -> None:
+def _require(steps: int, cpu: int | None, limit_gib: float | None, snapshot: str, seed: int) -> None:
     faults = []
+    if not 0 <= seed < 2**32:
+        faults.append(Fault("--seed", f"found {seed}", "0 to 4,294,967,295"))
     if snapshot and cpu is not None:
         faults.append(Fault("--snapshot", "beside --cpu", "GPUs: processors have no allocator that keeps a history"))
     if steps < COUNTED + 1:

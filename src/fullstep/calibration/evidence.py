@@ -12,7 +12,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, NamedTuple
 
-from fullstep.calibration.recorded import Recorded
+from fullstep.calibration.recorded import Match, Recorded
 from fullstep.hardware import Card, device_overheads
 from fullstep.ledger import MemoryEstimate, StepPart, StepTime
 from fullstep.ledger.probe import Probe
@@ -47,6 +47,17 @@ class Residual(NamedTuple):
             return None
         room = high - likely if self.measured > likely else likely - low
         return (self.measured - likely) / room if room > 0 else 0.0
+
+
+class Used(NamedTuple):
+    """A record that was taken into account."""
+
+    name: str
+    match: Match
+    residuals: tuple[Residual, ...]
+    """of a near one: its figures beside its own estimate"""
+    notes: tuple[str, ...]
+    """where the program that was measured is not the worksheet's"""
 
 
 def steady_peaks(probe: Probe) -> dict[str, int]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fullstep import __version__
-from fullstep.calibration.evidence import Residual
-from fullstep.calibration.recorded import Match
+from fullstep.calibration.evidence import Residual, Used
 from fullstep.calibration.residuals import BesideLine
 from fullstep.errors import Fault
 from fullstep.ledger.probe import Probe
@@ -24,19 +23,10 @@ _CELL, _LABEL = 13, 28
 _MOST_REFUSED = 4
 
 
-class UsedRecord(NamedTuple):
-    """A record that was taken into account."""
-
-    name: str
-    match: Match
-    residuals: Sequence[Residual]
-    notes: Sequence[str]
-
-
 class Records(NamedTuple):
     """What became of the records of a folder."""
 
-    used: Sequence[UsedRecord]
+    used: Sequence[Used]
     refused: Sequence[tuple[str, str]]
     """record and why"""
     faults: Sequence[Fault]

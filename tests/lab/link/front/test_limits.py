@@ -28,7 +28,7 @@ def test_every_rank_has_whole_words() -> None:
     ],
 )
 def test_sizes_that_make_no_sense(sizes: list[int] | None, largest: int | None, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_host_bytes", lambda: 2**35)
+    monkeypatch.setattr(limits, "host_memory_bytes", lambda: 2**35)
     with pytest.raises(InputError, match=message):
         sizes_of("cpu", 4, sizes, largest)
 

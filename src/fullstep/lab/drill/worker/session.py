@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from fullstep.lab.drill.leg import Leg
 from fullstep.lab.drill.worker.raw_speed import raw_speed
 from fullstep.lab.drill.worker.run import go_through
 from fullstep.lab.drill.worker.training import Training
+from fullstep.lab.ranks.joining import join_group
 from fullstep.resume.places import Place
 
 
@@ -60,10 +60,5 @@ def export_folder(leg: Leg) -> Path:
 
 def _join(leg: Leg) -> torch.device:
     if leg.device == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
         torch.use_deterministic_algorithms(True, warn_only=True)
-        dist.init_process_group("cpu:gloo,cuda:nccl", device_id=device)
-        return device
-    dist.init_process_group("gloo")
-    return torch.device("cpu")
+    return join_group(leg.device)

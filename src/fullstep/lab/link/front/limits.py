@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from fullstep.errors import Fault, InputError, UnsupportedError
+from fullstep.lab.host import host_memory_bytes
 from fullstep.lab.link.task import WORD_BYTES
 from fullstep.quantities import GIB, MIB, format_binary
 
@@ -86,7 +87,7 @@ def sizes_of(device: str, ranks: int, sizes_bytes: Sequence[int] | None, max_byt
     asked = list(sizes_bytes) if sizes_bytes is not None else _grown(max_bytes or LARGEST_BYTES[device])
     if min(asked) < grain:
         raise InputError(Fault(flag, f"found {min(asked):,} bytes", f"at least {grain}, one float32 for each of {ranks} ranks"))
-    host = _host_bytes()
+    host = host_memory_bytes()
     if device == "cpu" and host is not None and _BUFFERS * ranks * max(asked) > host:
         found = f"{_BUFFERS} buffers of {format_binary(max(asked))} on each of {ranks} ranks"
         raise InputError(Fault(flag, found, f"what fits into {format_binary(host)} of host memory"))
@@ -98,10 +99,3 @@ def _grown(largest: int) -> list[int]:
     while sizes[-1] * _GROWTH <= largest:
         sizes.append(sizes[-1] * _GROWTH)
     return sizes
-
-
-def _host_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None

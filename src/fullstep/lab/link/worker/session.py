@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,6 +12,7 @@ import torch.distributed as dist
 
 from fullstep.lab.link.task import Task
 from fullstep.lab.link.worker.collectives import Buffers, Call
+from fullstep.lab.ranks.joining import join_group
 from fullstep.quantities import format_binary
 
 _SAY_SECONDS = 1.0
@@ -48,7 +48,7 @@ def measure(task: Task, say: Callable[[str], None]) -> dict[str, Any]:
         backend says of them, ``device``, ``backend`` and ``versions``
     """
     say("joining the process group")
-    device = _join(task.device)
+    device = join_group(task.device, "nccl")
     stage, buffers = _Stage(say), Buffers(max(task.sizes_bytes), device)
     samples, missing = [], {}
     for collective in task.collectives:
@@ -96,16 +96,6 @@ def _on_gpu(call: Call, iterations: int, stage: _Stage) -> list[float]:
         event.synchronize()
         stage.at(number, iterations)
     return [begin.elapsed_time(end) / 1000 for begin, end in pairwise(events)]
-
-
-def _join(device: str) -> torch.device:
-    if device == "cuda":
-        found = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(found)
-        dist.init_process_group("nccl", device_id=found)
-        return found
-    dist.init_process_group("gloo")
-    return torch.device("cpu")
 
 
 def _versions(device: torch.device) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from fullstep.errors import Fault, InputError, printable
 from fullstep.errors.stops import signal_words, stops_wait
+from fullstep.lab.host import host_memory_bytes
 from fullstep.lab.probe.command.run import COUNTERS, Ran, run_watched
 from fullstep.lab.probe.command.seen import Seen, faults_in, first_failed, ran_out_of, ranks_of, read_seen
 from fullstep.lab.ranks.account import Killed, first_killed
@@ -201,6 +202,4 @@ def _environment(head: dict[str, Any]) -> dict[str, Any]:
         "python": head.get("python"), "cuda": head.get("cuda"), "threads": head.get("threads"), "optimizers": head.get("optimizers", []),
         "system": platform.platform(), "processors": os.cpu_count(),
     }  # fmt: skip
-    with suppress(ValueError, OSError, AttributeError):
-        found["host_memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return found
+    return {**found, "host_memory_bytes": host_memory_bytes()}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fullstep.errors import Fault
 from fullstep.job import Settings
+from fullstep.lab.buildable import layout_faults, optimizer_faults
 
-STRATEGIES = ("single", "ddp", "fsdp", "fsdp_grad_op", "hsdp")
-OPTIMIZERS = ("adamw", "adam", "sgd", "sgd_momentum")
 _ELSEWHERE = "`fullstep trace` and `fullstep estimate` cover it; `fullstep probe -- CMD` measures your own program."
 
 
 def faults_of(settings: Settings) -> list[Fault]:
     """Everything in the worksheet that a probe does not cover; empty: it can be tried."""
-    return [fault for part in (_of_layout, _of_method, _of_optimizer, _of_step) for fault in part(settings)]
+    others = [fault for part in (_of_method, _of_optimizer, _of_step) for fault in part(settings)]
+    return layout_faults(settings, _fault) + others
 
 
 def notes_of(settings: Settings, device: str) -> list[str]:
@@ -34,21 +34,6 @@ def notes_of(settings: Settings, device: str) -> list[str]:
     return notes
 
 
-def _of_layout(settings: Settings) -> list[Fault]:
-    layout, faults = settings.layout, []
-    if layout.strategy not in STRATEGIES:
-        faults.append(_fault("layout.strategy", f'"{layout.strategy}"', ", ".join(STRATEGIES)))
-    elif layout.is_fsdp and layout.implementation not in ("fsdp2", "torch"):
-        faults.append(_fault("layout.implementation", f'"{layout.implementation}"', "fsdp2"))
-    for name in ("tensor", "pipeline", "context", "expert"):
-        if getattr(layout, name) > 1:
-            faults.append(_fault(f"layout.{name}", str(getattr(layout, name)), "1"))
-    for name in ("offload_optimizer", "offload_parameters"):
-        if getattr(layout, name):
-            faults.append(_fault(f"layout.{name}", "true", "false"))
-    return faults
-
-
 def _of_method(settings: Settings) -> list[Fault]:
     method, faults = settings.method, []
     if method.is_quantized or method.quantization != "none":
@@ -61,13 +46,7 @@ def _of_method(settings: Settings) -> list[Fault]:
 
 
 def _of_optimizer(settings: Settings) -> list[Fault]:
-    optimizer, precision, faults = settings.optimizer, settings.precision, []
-    if optimizer.name not in OPTIMIZERS:
-        faults.append(_fault("optimizer.name", f'"{optimizer.name}"', ", ".join(OPTIMIZERS)))
-    if optimizer.implementation == "deepspeed":
-        faults.append(_fault("optimizer.implementation", '"deepspeed"', "foreach, fused, single"))
-    if optimizer.in_backward:
-        faults.append(_fault("optimizer.in_backward", "true", "false"))
+    precision, faults = settings.precision, optimizer_faults(settings, _fault)
     if precision.master_weights:
         faults.append(_fault("precision.master_weights", "true: torch's optimizers keep no copies", "false"))
     if precision.compute not in ("float32", "bfloat16"):

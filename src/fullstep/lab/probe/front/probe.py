@@ -16,6 +16,7 @@ from typing import Any
 
 from fullstep.errors import LabError
 from fullstep.errors.stops import signal_words, stoppable, stops_wait
+from fullstep.lab.host import host_memory_bytes
 from fullstep.lab.probe.task import Record, Task, record_path, write_task
 from fullstep.lab.ranks.tree import SilentError, started
 from fullstep.ledger.probe import Outcome, OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
@@ -142,19 +143,12 @@ def _environment(wanted: Wanted, first: Record) -> dict[str, Any]:
     """Where it ran: what the ranks say, and what the machine says without torch."""
     found: dict[str, Any] = {
         "device": first.get("device", wanted.device), "ranks": wanted.ranks, "nodes": 1, "versions": dict(wanted.versions),
-        "system": platform.platform(), "processors": os.cpu_count(), "host_memory_bytes": _host_memory_bytes(), "commit": _commit(),
+        "system": platform.platform(), "processors": os.cpu_count(), "host_memory_bytes": host_memory_bytes(), "commit": _commit(),
     }  # fmt: skip
     found |= {name: value for name, value in first.get("environment", {}).items() if name != "torch"}
     if wanted.device == "cuda":
         found["driver"] = _said(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).partition("\n")[0]
     return found
-
-
-def _host_memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 def _commit() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 import time
@@ -19,6 +18,7 @@ from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, what_ran_
 from fullstep.lab.probe.worker.overlap import profiled_steps
 from fullstep.lab.probe.worker.steps import Steps
 from fullstep.lab.program.real import Program, build_program
+from fullstep.lab.ranks.joining import join_group
 from fullstep.probing.faults import ran_out
 
 _RATE = 1e-5
@@ -136,13 +136,7 @@ def _saved(program: Program, folder: str, counter: Counter, environment: Record)
 
 
 def _join(task: Task) -> torch.device:
-    if task.device == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-        dist.init_process_group("cpu:gloo,cuda:nccl", device_id=device)
-        return device
-    dist.init_process_group("gloo")
-    return torch.device("cpu")
+    return join_group(task.device)
 
 
 def _sizes(program: Program) -> Record:
