@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
             weights=arguments.real_weights, evaluate=arguments.evaluate, save_to=arguments.save_to,
             snapshot=arguments.snapshot, limit_gib=arguments.limit_gib, seed=arguments.seed,
             traces=not arguments.no_trace, silent_seconds=arguments.silent_seconds, command=("fullstep", *sys.argv[1:]),
-            progress=say, keep=lambda seen: _keep(seen, arguments.evidence),
+            progress=say, keep=lambda seen: _keep(seen, arguments),
         )  # fmt: skip
     _say(probed, arguments.json)
     return _EXITS[probed.probe.outcome]
@@ -81,24 +81,37 @@ def _require_places(arguments: argparse.Namespace) -> None:
         raise InputError(*faults)
 
 
-def _keep(seen: Probe, where: str) -> None:
-    if where:
+def _keep(seen: Probe, arguments: argparse.Namespace) -> None:
+    """Also of a probe that a signal ends, of which nothing else is told: what is known of it stands in a line then."""
+    if arguments.evidence:
         from fullstep.formats.probe_record import save  # noqa: PLC0415
 
         try:
-            sys.stderr.write(f"fullstep: the record is {where.rstrip('/')}/{save(seen, where)}\n")
+            sys.stderr.write(f"fullstep: the record is {arguments.evidence.rstrip('/')}/{save(seen, arguments.evidence)}\n")
         except InputError as error:  # what was measured is told nonetheless
             from fullstep.report.faults import faults_text  # noqa: PLC0415
 
             sys.stderr.write(faults_text(error))
+    if seen.outcome == "stopped":
+        from fullstep.report.probe_text import known_words  # noqa: PLC0415
+
+        kept = "" if arguments.evidence or arguments.json else "; no record was kept, as --evidence DIR or --json would have"
+        sys.stderr.write(f"fullstep: the probe was stopped {seen.reason}: {known_words(seen)}{kept}\n")
+        if arguments.json:
+            _dump(seen)
+
+
+def _dump(seen: Probe) -> None:
+    from fullstep.formats.probe_record import record_of  # noqa: PLC0415
+    from fullstep.report.json import dump  # noqa: PLC0415
+
+    sys.stdout.write(dump(record_of(seen)) + "\n")
+    sys.stdout.flush()
 
 
 def _say(probed: Probed, as_json: bool) -> None:
     if as_json:
-        from fullstep.formats.probe_record import record_of  # noqa: PLC0415
-        from fullstep.report.json import dump  # noqa: PLC0415
-
-        sys.stdout.write(dump(record_of(probed.probe)) + "\n")
+        _dump(probed.probe)
         return
     from fullstep.report.paper import Paper  # noqa: PLC0415
     from fullstep.report.probe_text import Beside, probe_text  # noqa: PLC0415

@@ -70,6 +70,15 @@ def outcome_words(probe: Probe) -> str:
     return f"{_OUTCOMES[probe.outcome]} ({ranks}): {probe.reason.rstrip('.')}."
 
 
+def known_words(probe: Probe) -> str:
+    """What a probe that did not come to its end has measured, in a line."""
+    peak, count = probe.largest("allocated_peak_bytes"), len(probe.step_seconds)
+    memory = "no memory was counted yet" if peak is None else f"{_size(peak)} allocated at most"
+    if not count:
+        return f"{memory}, no step was timed yet"
+    return f"{memory}, {count} {'step' if count == 1 else 'steps'} timed ({probe.median_step_seconds:.3f} s, the median)"
+
+
 def _device(probe: Probe) -> str:
     return str(probe.environment.get("device", "cpu"))
 

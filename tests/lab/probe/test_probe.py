@@ -72,6 +72,9 @@ def test_a_rank_that_dies_and_a_probe_that_is_stopped(tmp_path: Path) -> None:
     (killed,), (stopped,) = read_all(str(tmp_path / "killed")), read_all(str(tmp_path / "stopped"))
     assert killed.probe is not None and killed.probe.outcome == "rank_died" and "was killed by SIGKILL" in killed.probe.reason
     assert stopped.probe is not None and (stopped.probe.outcome, stopped.probe.reason) == ("stopped", "by SIGTERM")
+    for each in (killed.probe, stopped.probe):  # steps were counted and timed before
+        assert [rank.rank for rank in each.ranks] == [0, 1] and each.parameters == 276_032
+        assert all({stretch.step for stretch in rank.memory} == {0, 1, 2} and len(rank.steps) > 3 for rank in each.ranks)
 
 
 def _interrupted(evidence: Path, whom: str, number: signal.Signals) -> int:
@@ -83,7 +86,8 @@ def _interrupted(evidence: Path, whom: str, number: signal.Signals) -> int:
         try:
             ranks = _ranks_of(front.pid)
             os.kill(ranks[0] if whom == "rank" else front.pid, number)
-            front.communicate(timeout=120)
+            _, said = front.communicate(timeout=120)
+            assert b"the record is " in said and (b"steps timed (" in said) == (whom == "front")
         finally:
             front.terminate()
     assert [rank for rank in ranks if _is_running(rank)] == []
@@ -99,13 +103,13 @@ def _is_running(process: int) -> bool:
 
 
 def _ranks_of(front: int) -> list[int]:
-    """Once there are two that have a model."""
+    """Once there are two that have timed a few steps."""
     until = time.monotonic() + 120
     while time.monotonic() < until:
         found = [
             each for each in _below(front) if b"fullstep.lab.probe.worker" in _words(each) and b"torch.distributed.run" not in _words(each)
         ]
-        if len(found) == 2 and all(_resident_bytes(each) > 3e8 for each in found):
+        if len(found) == 2 and all(_steps_of(each) > 3 for each in found):
             return found
         time.sleep(0.1)
     raise AssertionError("no ranks")
@@ -123,8 +127,8 @@ def _words(process: int) -> bytes:
         return b""
 
 
-def _resident_bytes(process: int) -> float:
-    try:
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0.0
+def _steps_of(process: int) -> int:
+    """That any rank of its probe has timed at least, as far as is known in the folder of its task."""
+    words = _words(process).split(b"\0")
+    files = list(Path(os.fsdecode(words[-2])).parent.glob("rank*.known.jsonl")) if len(words) > 1 else []
+    return min((path.read_text().count('"steps"') for path in files), default=0)

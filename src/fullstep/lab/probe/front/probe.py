@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,8 @@ from typing import Any
 from fullstep.errors import LabError
 from fullstep.errors.stops import signal_words, stoppable, stops_wait
 from fullstep.lab.host import host_memory_bytes
-from fullstep.lab.probe.task import Record, Task, record_path, write_task
+from fullstep.lab.probe.known import left_by
+from fullstep.lab.probe.task import Record, Task, write_task
 from fullstep.lab.ranks.tree import SilentError, started
 from fullstep.ledger.probe import Outcome, OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
 
@@ -74,7 +73,7 @@ def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callabl
         except LabError as error:
             outcome = "rank_died", str(error)
         except (SystemExit, KeyboardInterrupt) as stop:
-            keep(_probe_of(wanted, made, ("stopped", signal_words(stop)), []))
+            keep(_probe_of(wanted, made, ("stopped", signal_words(stop)), _records(room, wanted.ranks)))
             raise
         found = _probe_of(wanted, made, outcome, _records(room, wanted.ranks))
     keep(found)
@@ -105,12 +104,8 @@ def _go(wanted: Wanted, task: Path, progress: Progress) -> None:
 
 
 def _records(room: str, ranks: int) -> list[Record]:
-    """Of those ranks that left one."""
-    found = []
-    for rank in range(ranks):
-        with suppress(OSError, ValueError):
-            found.append(json.loads(record_path(room, rank).read_text(encoding="utf-8")))
-    return found
+    """Of those ranks that left one, or a part of it."""
+    return [record for rank in range(ranks) if (record := left_by(room, rank)) is not None]
 
 
 def _probe_of(wanted: Wanted, made: str, outcome: tuple[Outcome, str], records: Sequence[Record]) -> Probe:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -39,6 +40,11 @@ class Counter(ABC):
     """step and phase of the stretch that goes on, counted or not"""
     is_over = False
     """nothing is counted any more"""
+
+    @property
+    def ended(self) -> Sequence[Stretch]:
+        """Those that are over and known already; a counter may know all of them at its end alone."""
+        return ()
 
     @abstractmethod
     def start(self) -> None:
@@ -76,6 +82,10 @@ class CudaCounter(Counter):
         self._device = device
         self._ended: list[Stretch] = []
         self._under_way: tuple[int, int, str] | None = None
+
+    @property
+    def ended(self) -> Sequence[Stretch]:
+        return self._ended
 
     def start(self) -> None:
         torch.cuda.reset_peak_memory_stats(self._device)

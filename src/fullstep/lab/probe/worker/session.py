@@ -5,15 +5,16 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from fullstep.job import settings_of, worksheet_from_mapping
+from fullstep.lab.probe.known import Known, known_path
 from fullstep.lab.probe.task import COUNTED, Record, Task
-from fullstep.lab.probe.worker.counters import Counter, counter_of, live_bytes
+from fullstep.lab.probe.worker.counters import Counter, Stretch, counter_of, live_bytes
 from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, what_ran_out
 from fullstep.lab.probe.worker.overlap import profiled_steps
 from fullstep.lab.probe.worker.steps import Steps
@@ -39,15 +40,16 @@ def run_task(task: Task, say: Say) -> Record:
     """
     say("joining the process group")
     device = _join(task)
-    record: Record = {"rank": dist.get_rank(), "device": _name(device), "environment": _environment(device)}
-    counter = counter_of(device)
+    rank = _Rank(task, device, say)
+    record, counter = rank.known.record, rank.counter
+    rank.tell({"rank": dist.get_rank(), "device": _name(device), "environment": _environment(device)})
     if _keeps_history(task, device):
         torch.cuda.memory._record_memory_history()
     counter.start()
     if task.limit_bytes is not None:
         limit_memory(device, task.limit_bytes)
     try:
-        _run(task, _Rank(device, counter, record, say))
+        _run(task, rank)
     except BaseException as error:
         said = ran_out(error)
         if said is None:
@@ -57,19 +59,35 @@ def run_task(task: Task, say: Say) -> Record:
         if not counter.is_over:
             _leave_history(task, device)
         record["memory"] = _finished(counter, record["out_of_memory"])
-    record["host_peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    record["host_peak_bytes"] = _host_peak_bytes()
     return record
 
 
 class _Rank:
     """What the parts of a task share on this rank."""
 
-    def __init__(self, device: torch.device, counter: Counter, record: Record, say: Say) -> None:
-        self.device, self.counter, self.record, self.say = device, counter, record, say
+    def __init__(self, task: Task, device: torch.device, say: Say) -> None:
+        self.device, self.say = device, say
+        self.counter: Counter = counter_of(device)
+        self.known = Known(known_path(task.records, dist.get_rank()))
+        self._told = 0
+
+    def tell(self, found: Record) -> None:
+        """Is in the record from now on, whatever becomes of this process."""
+        self.known.add(found)
+
+    def tell_memory(self, stretches: Sequence[Stretch]) -> None:
+        """Those that were not told yet.
+
+        Args:
+            stretches: all that have ended
+        """
+        self.tell({"memory": list(stretches[self._told :]), "host_peak_bytes": _host_peak_bytes()})
+        self._told = len(stretches)
 
 
 def _run(task: Task, rank: _Rank) -> None:
-    counter, record = rank.counter, rank.record
+    counter = rank.counter
     rank.say("building the model")
     counter.mark(0, 0, "load")
     settings = settings_of(worksheet_from_mapping(task.worksheet))
@@ -77,29 +95,34 @@ def _run(task: Task, rank: _Rank) -> None:
         task.config, settings, rank.device, seed=task.seed, dropout=None, rate=_RATE, weights=task.weights,
         attention_dropout=rank.device.type != "cpu",
     )  # fmt: skip
-    record |= _sizes(program)
+    rank.tell(_sizes(program))
     steps = Steps(program, task.seed + 1 + dist.get_rank(), counter)
     for number in range(1, COUNTED + 1):
         rank.say(f"step {number} of {task.steps}, counting memory")
         steps.step()
+        rank.tell_memory(counter.ended)
     if task.evaluates:
         rank.say("evaluating")
-        record["evaluation_seconds"] = steps.evaluate()
+        rank.tell({"evaluation_seconds": steps.evaluate()})
     if task.saves_to:
         rank.say("saving")
-        record |= _saved(program, task.saves_to, counter, record["environment"])
-    record["memory"] = counter.finish()
+        rank.tell(_saved(program, task.saves_to, counter))
+    memory = counter.finish()
+    rank.tell_memory(memory)
     _leave_history(task, rank.device)
     if rank.device.type == "cpu":
-        record["environment"]["released_unseen_bytes"] = max(record["memory"][-1].allocated_end_bytes - live_bytes(program.model), 0)
-    timed = []
+        rank.tell({"environment": {"released_unseen_bytes": max(memory[-1].allocated_end_bytes - live_bytes(program.model), 0)}})
     for number in range(COUNTED + 1, task.steps + 1):
         rank.say(f"step {number} of {task.steps}")
-        timed.append(steps.step())
-    record["steps"] = timed
+        rank.tell({"steps": [steps.step()], "host_peak_bytes": _host_peak_bytes()})
     if rank.device.type == "cuda":
         rank.say("profiling")
-        record["overlap"] = profiled_steps(steps.step, _PROFILED)
+        rank.tell({"overlap": profiled_steps(steps.step, _PROFILED)})
+
+
+def _host_peak_bytes() -> int:
+    """The most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _keeps_history(task: Task, device: torch.device) -> bool:
@@ -121,18 +144,17 @@ def _finished(counter: Counter, ran_out: dict[str, Any]) -> list[Any]:
     return found
 
 
-def _saved(program: Program, folder: str, counter: Counter, environment: Record) -> Record:
+def _saved(program: Program, folder: str, counter: Counter) -> Record:
     from fullstep.resume import Checkpoints, ResumeError  # noqa: PLC0415 - few probes save
 
     counter.mark(COUNTED, 0, "save")
-    environment["saved_to"] = folder
+    environment: Record = {"saved_to": folder}
     try:
         with Checkpoints(folder, model=program.model, optimizer=program.optimizer, signals=()) as checkpoints:
             saved = checkpoints.save(COUNTED)
     except (ResumeError, OSError, ValueError, ImportError) as error:  # what was counted before is worth keeping
-        environment["save_failed"] = str(error)[:500]
-        return {}
-    return {"save_seconds": saved.stall_seconds, "save_bytes": saved.bytes}
+        return {"environment": {**environment, "save_failed": str(error)[:500]}}
+    return {"save_seconds": saved.stall_seconds, "save_bytes": saved.bytes, "environment": environment}
 
 
 def _join(task: Task) -> torch.device:
