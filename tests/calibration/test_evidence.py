@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from tiny_jobs import LLAMA
 
-from fullstep.calibration.evidence import Residual, measured_of, narrow_memory, narrow_step, narrowed, places_of, residuals_of, steady_peaks
+from fullstep.calibration.evidence import Residual, measured_of, places_of, residuals_of, steady_peaks
+from fullstep.calibration.narrowing import narrow_memory, narrow_step, narrowed
 from fullstep.calibration.recorded import Match, Recorded, match, recorded
 from fullstep.calibration.residuals import beside
 from fullstep.hardware import find_card
@@ -166,7 +167,7 @@ def test_residuals_and_their_places() -> None:
     assert [(each.what, each.measured, each.place) for each in found] == [
         ("allocated", 260, 0.25), ("reserved", 300, 0.5), ("device", 400, None), ("compute", 1.5, 0.0),
     ]  # fmt: skip
-    assert places_of(found) == {"allocated": [0.25], "reserved": [0.5], "compute": [0.0]}
+    assert places_of(found) == {"allocated": (0.25,), "reserved": (0.5,), "compute": (0.0,)}
 
 
 def test_a_near_record_narrows_memory_by_half_of_what_is_left() -> None:

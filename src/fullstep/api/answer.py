@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fullstep.api.timing import with_timing
 from fullstep.calibration import compare_with_pilot, outrank
+from fullstep.calibration.narrowing import narrow_memory
 from fullstep.errors import Fault, InputError
-from fullstep.evidence import Assumption, Evidence
+from fullstep.evidence import Evidence
 from fullstep.job import Job, Settings, Worksheet, complete
-from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate, StepTime, Trace
+from fullstep.ledger import Answer, Caution, HostMemory, Memory, MemoryEstimate, Trace
 from fullstep.physics import estimate_memory
 from fullstep.physics.network.required import EXPOSED_SHARE
 from fullstep.plan.verdict import judge, judge_host, judge_pilot, judge_replay
@@ -33,28 +33,9 @@ def estimate(worksheet: Worksheet, exposed_share: float = EXPOSED_SHARE) -> Answ
     return answer_of(complete(worksheet), exposed_share)
 
 
-class Correction(NamedTuple):
-    """What records of probes do to an account of memory and to a step."""
-
-    memory: Callable[[MemoryEstimate], MemoryEstimate] = lambda estimate: estimate
-    step: Callable[[StepTime], StepTime] = lambda step: step
-    assumptions: tuple[Assumption, ...] = ()
-    cautions: tuple[Caution, ...] = ()
-
-
-_NO_CORRECTION = Correction()
-
-
-def answer_of(
-    job: Job, exposed_share: float = EXPOSED_SHARE, renter: Renter | None = None, correction: Correction = _NO_CORRECTION
-) -> Answer:
+def answer_of(job: Job, exposed_share: float = EXPOSED_SHARE, renter: Renter | None = None) -> Answer:
     """The whole answer to a completed job: memory, what a step takes and sends, and what the run costs where its machines are for rent."""
-    estimated = estimate_memory(job)
-    sized = assemble(job, correction.memory(estimated), estimated)
-    if correction is not _NO_CORRECTION:
-        said, warned = (*sized.assumptions, *correction.assumptions), (*sized.warnings, *correction.cautions)
-        sized = replace(sized, assumptions=said, warnings=warned)
-    answer = with_timing(job, sized, exposed_share, corrected=correction.step)
+    answer = with_timing(job, size(job), exposed_share)
     if answer.timing is None or answer.timing.run is None:
         return answer
     from fullstep.api.prices import with_price  # noqa: PLC0415 (only a run of known length asks for offers)
@@ -81,9 +62,14 @@ def compare(*worksheets: Worksheet) -> tuple[Answer, ...]:
 
 
 def size(job: Job) -> Answer:
-    """Memory of a completed job, by the formulas; a search asks for no more."""
-    estimated = estimate_memory(job)
-    return assemble(job, estimated, estimated)
+    """Memory of a completed job, by the formulas and by what records say of it; a search asks for no more."""
+    estimated, records = estimate_memory(job), job.from_records
+    account = narrow_memory(estimated, records.places) if records.places else estimated
+    if not records.allocated:
+        return assemble(job, account, estimated)
+    sized = assemble(job, outrank(account, records.allocated), estimated)
+    compared = {**sized.measured, **compare_with_pilot(estimated, records.allocated)}
+    return replace(sized, memory=replace(sized.memory, evidence="measured"), measured=compared)
 
 
 def assemble(job: Settings, account: MemoryEstimate, estimated: MemoryEstimate | None, trace: Trace | None = None) -> Answer:

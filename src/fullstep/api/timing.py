@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fullstep.calibration import beside_step, measured_network, outrank_step
+from fullstep.calibration.narrowing import narrow_step
 from fullstep.job import Job
 from fullstep.ledger import Answer, Caution, Flop, Run, StepTime, Timing, Traffic
 from fullstep.physics.network.collective import Collective, sent_bytes_per_gpu_per_step
@@ -25,21 +26,18 @@ def with_time_alone(job: Job, answer: Answer) -> Answer:
     return with_timing(job, answer, with_traffic=False)
 
 
-def with_timing(
-    job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE, *, with_traffic: bool = True,
-    corrected: Callable[[StepTime], StepTime] = lambda step: step,
-) -> Answer:  # fmt: skip
-    """The answer with its step's time, its traffic, its checkpoints and its run. A pilot's figures outrank the formulas'.
+def with_timing(job: Job, answer: Answer, exposed_share: float = EXPOSED_SHARE, *, with_traffic: bool = True) -> Answer:
+    """The answer with its step's time, its traffic, its checkpoints and its run. A pilot's figures outrank the formulas', which records of
+    near worksheets narrow.
 
     Args:
         job: complete
         answer: with its memory
         exposed_share: of the step, that communication may take on the network that is asked for
         with_traffic: with what is sent, and the network that it needs
-        corrected: what records of near worksheets make of the formulas' step
     """
     estimated = step_time(job)
-    step = outrank_step(None if estimated is None else corrected(estimated), job)
+    step = outrank_step(None if estimated is None else narrow_step(estimated, job.from_records.places), job)
     run = None if step is None else run_time(job, step.seconds)
     flop = tuple(Flop(part.component.replace("_", " "), part.phase, part.flop) for part in step_flops(job).parts)
     timing = Timing(step, traffic_of(job, exposed_share) if with_traffic else None, run, tuple(_open(job, step, run)), flop)

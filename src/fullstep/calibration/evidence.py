@@ -7,25 +7,19 @@ record outside of its own bounds narrows nothing, it shows that a mechanism is m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from statistics import median
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from fullstep.calibration.narrowing import COMMUNICATION
 from fullstep.calibration.recorded import Match, Recorded
 from fullstep.hardware import Card, device_overheads
-from fullstep.ledger import MemoryEstimate, StepPart, StepTime
+from fullstep.ledger import MemoryEstimate, StepTime
 from fullstep.ledger.probe import Probe
 from fullstep.quantities import GIB, Bounds
 
-KEPT_SHARE = 0.5
-"""Of the room between a near record's place and each end of the bounds. Assumed: a near worksheet is not the same one, so that half of the
-doubt stays."""
 _BESIDE = ("load", "evaluation", "save")
 """phases outside of the step"""
 _COUNTERS = (("allocated", "allocated_peak_bytes"), ("reserved", "reserved_peak_bytes"), ("device", "device_used_bytes"))
-COMMUNICATION = "network"
-"""what bounds the parts of a step in which GPUs wait for one another"""
 
 
 class Residual(NamedTuple):
@@ -54,9 +48,9 @@ class Used(NamedTuple):
 
     name: str
     match: Match
-    residuals: tuple[Residual, ...]
+    residuals: tuple[Residual, ...] = ()
     """of a near one: its figures beside its own estimate"""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     """where the program that was measured is not the worksheet's"""
 
 
@@ -112,59 +106,13 @@ def residuals_of(record: Recorded, estimate: MemoryEstimate, step: StepTime | No
     return (*found, Residual("communication", seconds * share, talking)) if record.probe.world_size > 1 else tuple(found)
 
 
-def narrowed(bounds: Bounds, places: Sequence[float]) -> Bounds:
-    """The bounds drawn in around the places of near records, always inside of what they were.
-
-    >>> narrowed(Bounds(8, 10, 14), [0.5])
-    Bounds(low=10.0, likely=12.0, high=13.0)
-    >>> narrowed(Bounds(8, 10, 14), [0.0, 0.5]).low
-    9.0
-    """
-    if not places:
-        return bounds
-    low, likely, high = (_at(bounds, place) for place in (min(places), median(places), max(places)))
-    return Bounds(low - KEPT_SHARE * (low - bounds.low), likely, high + KEPT_SHARE * (bounds.high - high))
-
-
-def places_of(residuals: Sequence[Residual]) -> Mapping[str, list[float]]:
+def places_of(residuals: Sequence[Residual]) -> dict[str, tuple[float, ...]]:
     """Of each figure, where near records lie in their own bounds; those outside are left out."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, tuple[float, ...]] = {}
     for each in residuals:
         if each.place is not None:
-            found.setdefault(each.what, []).append(each.place)
+            found[each.what] = (*found.get(each.what, ()), each.place)
     return found
-
-
-def narrow_memory(estimate: MemoryEstimate, places: Mapping[str, list[float]]) -> MemoryEstimate:
-    """Each counter narrowed by its own places, ``needed`` by those of allocated; none falls below the one that it holds."""
-    allocated = narrowed(estimate.allocated, places.get("allocated", ()))
-    needed = narrowed(estimate.needed, places.get("allocated", ()))
-    reserved = _over(narrowed(estimate.reserved, places.get("reserved", ())), allocated)
-    device = _over(narrowed(estimate.device, places.get("device", ())), reserved)
-    return estimate._replace(allocated=allocated, reserved=reserved, device=device, needed=needed)
-
-
-def narrow_step(step: StepTime, places: Mapping[str, list[float]]) -> StepTime:
-    """What is achieved of the card's compute and of the links, narrowed: each part of the step by the places of its kind."""
-    whole = places.get("step", [])
-    computing, talking = [*places.get("compute", []), *whole], [*places.get("communication", []), *whole]
-    if not computing and not talking:
-        return step
-    parts = tuple(
-        StepPart(part.what, narrowed(part.seconds, talking if part.bound_by == COMMUNICATION else computing), part.bound_by)
-        for part in step.parts
-    )
-    seconds = sum((part.seconds for part in parts), Bounds(0, 0, 0))
-    changes: dict[str, Any] = {"seconds": seconds, "parts": parts}
-    amount = step.tokens_per_second_per_gpu.likely * step.seconds.likely
-    changes["tokens_per_second_per_gpu"] = _rate(amount, seconds)
-    if step.model_flops_utilization is not None:
-        changes["model_flops_utilization"] = _rate(step.model_flops_utilization.likely * step.seconds.likely, seconds)
-    exposed = sum((part.seconds for part in parts if part.bound_by == COMMUNICATION), Bounds(0, 0, 0))
-    rest = seconds.likely - exposed.likely
-    if step.exposed_communication_fraction is not None:
-        changes["exposed_communication_fraction"] = Bounds(*(each / (each + rest) if each + rest > 0 else 0.0 for each in exposed))
-    return replace(step, **changes)
 
 
 def _exposed_share(probe: Probe) -> float | None:
@@ -177,17 +125,3 @@ def _split(step: StepTime) -> tuple[Bounds, Bounds]:
     nothing = Bounds(0, 0, 0)
     talking = sum((part.seconds for part in step.parts if part.bound_by == COMMUNICATION), nothing)
     return sum((part.seconds for part in step.parts if part.bound_by != COMMUNICATION), nothing), talking
-
-
-def _at(bounds: Bounds, place: float) -> float:
-    low, likely, high = bounds
-    return likely + place * (high - likely if place > 0 else likely - low)
-
-
-def _over(bounds: Bounds, inner: Bounds) -> Bounds:
-    """End by end at least the counter inside of it."""
-    return Bounds(*(max(end, least) for end, least in zip(bounds, inner, strict=True)))
-
-
-def _rate(amount: float, seconds: Bounds) -> Bounds:
-    return Bounds(amount / seconds.high, amount / seconds.likely, amount / seconds.low)

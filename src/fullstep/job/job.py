@@ -11,6 +11,7 @@ from typing import Literal
 
 from fullstep.evidence import Assumption
 from fullstep.hardware import Card, Link
+from fullstep.job.from_records import NO_RECORDS, FromRecords
 from fullstep.job.worksheet import Worksheet
 from fullstep.models import ModelShape
 from fullstep.quantities import DType
@@ -238,6 +239,8 @@ class Settings:
     goal: Goal
     measured: Mapping[str, float] = field(default_factory=dict)
     """figures of a pilot under their worksheet keys"""
+    from_records: FromRecords = NO_RECORDS
+    """what was measured of this job or of near ones by others; nothing of it stands in the worksheet"""
     fixed: frozenset[str] = frozenset()
     """keys that plan must not change"""
     assumptions: tuple[Assumption, ...] = ()
