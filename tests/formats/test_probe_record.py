@@ -32,6 +32,16 @@ def test_a_rank_on_two_devices_is_read_again() -> None:
     assert probe_from_bytes(record_text(probe).encode(), "a.json") == probe
 
 
+def test_a_seed_and_tokens_that_are_not_known() -> None:
+    """As of a command: null, and no rate of tokens."""
+    rank = rank_by_hand()
+    steps = tuple(sample._replace(tokens=None) for sample in rank.steps)
+    probe = probe_by_hand(seed=None, ranks=(replace(rank, steps=steps),))
+    record = record_of(probe)
+    assert (record["seed"], record["summary"]["tokens_per_second"]) == (None, None)
+    assert probe_from_bytes(record_text(probe).encode(), "a.json") == probe
+
+
 def test_the_summary_is_what_the_samples_come_to() -> None:
     summary = record_of(probe_by_hand())["summary"]
     assert summary == {

@@ -18,7 +18,8 @@ class Stretch(NamedTuple):
     micro_batch: int
     """from 1 on; 0: outside of them"""
     phase: str
-    """load, inputs, forward, loss, backward, optimizer_step, gradients_cleared, evaluation, save"""
+    """load, inputs, forward, loss, backward, optimizer_step, gradients_cleared, evaluation, save; of a command also load_and_forward,
+    and forward_and_backward where it is not seen which"""
     allocated_peak_bytes: int
     allocated_end_bytes: int
     reserved_peak_bytes: int | None
@@ -34,8 +35,8 @@ class StepSample(NamedTuple):
     """until the device had done all of it"""
     data_seconds: float
     """making rows and bringing them to the device"""
-    tokens: int
-    """of this rank, padding not among them"""
+    tokens: int | None
+    """of this rank, padding not among them; None: not known, as of a command"""
 
 
 class Overlap(NamedTuple):
@@ -100,7 +101,8 @@ class Probe:
     made: str
     """time, UTC"""
     command: tuple[str, ...]
-    seed: int
+    seed: int | None
+    """of weights and rows; None: not known, as of a command"""
     model: str
     parameters: int | None
     trainable_parameters: int | None
@@ -143,8 +145,9 @@ class Probe:
     @property
     def tokens_per_second(self) -> float | None:
         """Over all ranks, padding not among them; None: nothing was timed, or tokens are not known."""
-        tokens = sum(sample.tokens for rank in self.ranks for sample in rank.steps)
-        return tokens / sum(self.step_seconds) if self.step_seconds and tokens else None
+        tokens = [sample.tokens for rank in self.ranks for sample in rank.steps]
+        known = [each for each in tokens if each is not None]
+        return sum(known) / sum(self.step_seconds) if any(known) and len(known) == len(tokens) else None
 
     @property
     def data_wait_fraction(self) -> float | None:

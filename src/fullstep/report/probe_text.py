@@ -145,7 +145,8 @@ def _entries(probe: Probe, beside: Beside) -> list[tuple[str, str]]:
     if hosts:
         found.append(("Host", f"{_size(max(hosts))} at most in one process"))
     versions = " · ".join(f"{name} {version}" for name, version in probe.environment.get("versions", {}).items())
-    return [*found, ("Evidence", f"measured · {versions} · seed {probe.seed}")]
+    seed = "" if probe.seed is None else f" · seed {probe.seed}"
+    return [*found, ("Evidence", f"measured · {versions}{seed}")]
 
 
 def _step_words(probe: Probe, beside: Beside) -> str:

@@ -17,11 +17,15 @@ _BYTES, _BYTES_OR_NULL = Whole(), OrNull(Whole())
 _SECONDS, _SECONDS_OR_NULL = Number(), OrNull(Number())
 _STEP_SECONDS = Number(LEAST_SECONDS)
 _TIME = Text(pattern=r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z| UTC|\+00:00)?", said="a time such as 2026-01-31T12:00:00Z")
+_PHASES = (
+    "load, inputs, forward, loss, backward, optimizer_step, gradients_cleared, evaluation, save; of a command also load_and_forward, "
+    "and forward_and_backward where it is not seen which"
+)
 
 MEMORY = Columns(
     Field("step", Whole(), "of the optimizer, from 1 on; 0: before the first"),
     Field("micro_batch", Whole(), "from 1 on; 0: outside of them"),
-    Field("phase", _WORD, "load, inputs, forward, loss, backward, optimizer_step, gradients_cleared, evaluation, save"),
+    Field("phase", _WORD, _PHASES),
     Field("allocated_peak_bytes", _BYTES, "highest in live tensors from this landmark to the next"),
     Field("allocated_end_bytes", Whole(-LARGEST), "at its end"),
     Field("reserved_peak_bytes", _BYTES_OR_NULL, "highest that torch's allocator held; null: the device has no such counter"),
@@ -31,7 +35,7 @@ STEPS = Columns(
     Field("step", Whole(), "of the optimizer"),
     Field("seconds", _STEP_SECONDS, "until the device had done all of it"),
     Field("data_seconds", _SECONDS, "making rows and bringing them to the device"),
-    Field("tokens", Whole(), "of this rank, padding not among them"),
+    Field("tokens", OrNull(Whole()), "of this rank, padding not among them; null: not known, as of a command"),
 )
 OVERLAP = Columns(
     Field("compute_seconds", _SECONDS, "of a profiled step: kernels that compute"),
@@ -86,7 +90,7 @@ RECORD = Table(
     Field("schema", Whole(1), "of this form: 1"),
     Field("made", _TIME, "when, UTC"),
     Field("command", ListOf(Text(), 4096, "a list of texts"), "that made it, word by word"),
-    Field("seed", Whole(-LARGEST), "of weights and rows"),
+    Field("seed", OrNull(Whole(-LARGEST)), "of weights and rows; null: not known, as of a command"),
     Field("outcome", OUTCOME, "how it ended"),
     Field("model", MODEL, "what was trained"),
     Field("worksheet", OrNull(AnyTable()), "as it was probed; null: a command of somebody's own"),

@@ -176,7 +176,7 @@ def _probe(
 ) -> Probe:  # fmt: skip
     head = seen[0].head if seen else {}
     return Probe(
-        outcome=outcome[0], reason=outcome[1], made=made, command=command, seed=0, model=name_of(command), parameters=None,
+        outcome=outcome[0], reason=outcome[1], made=made, command=command, seed=None, model=name_of(command), parameters=None,
         trainable_parameters=None, worksheet=None, environment=_environment(head), ranks=ranks_of(seen),
         world_size=int(head.get("world_size", 1)), out_of_memory=ran_out, notes=tuple(notes),
     )  # fmt: skip

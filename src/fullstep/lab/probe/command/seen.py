@@ -154,7 +154,7 @@ def _samples(steps: Sequence[dict[str, Any]]) -> tuple[StepSample, ...]:
     """Without the first step, which holds loading; nor the second one, in which much is done for the first time, where there are others."""
     timed = [line for line in steps if line["seconds"] is not None]
     timed = [line for line in timed if line["step"] > 2] or timed
-    return tuple(StepSample(line["step"], max(line["seconds"], _LEAST_SECONDS), line["data"] or 0.0, 0) for line in timed)
+    return tuple(StepSample(line["step"], max(line["seconds"], _LEAST_SECONDS), line["data"] or 0.0, None) for line in timed)
 
 
 def _memory(seen: Seen) -> dict[str, list[Stretch]]:
