@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fullstep.api import link, linked
 from fullstep.api.linked import assumed_beside
-from fullstep.errors import InputError, UnsupportedError
+from fullstep.errors import InputError
 from fullstep.hardware.links import base_seconds, hop_seconds
 from fullstep.lab.link import Wanted
+from fullstep.lab.ranks.nodes import Nodes
 from fullstep.ledger.link import LINK_COLLECTIVES, LinkSample, MeasuredLink
 
 SIZES = (4096, 2**20, 2**28)
@@ -35,8 +37,6 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> list[Wanted]:
 
     monkeypatch.setattr(linked, "measure_link", told)
     monkeypatch.setattr(linked, "require_libraries", lambda _: (("torch", "2.13"), ("peft", "0.19")))
-    for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     return found
 
 
@@ -58,9 +58,19 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linked, "gpus_that_torch_sees", lambda _: 1)
     with pytest.raises(InputError, match=r"torch sees one GPU here; allowed: at least 2.* --cpu 2 measures two ranks"):
         link()
-    monkeypatch.setenv("WORLD_SIZE", "16")
-    with pytest.raises(UnsupportedError, match="one of 16 processes"):
-        link(cpu=2)
+    with pytest.raises(InputError, match=r"--iterations: found 0[^@]*--network-gbit-s: found nan"):
+        link(cpu=2, iterations=0, network_gbit_s=float("nan"))
+
+
+def test_one_rank_of_each_of_two_nodes_is_a_link(wanted: list[Wanted]) -> None:
+    nodes = Nodes(2, 0, "10.0.0.1")
+    link(cpu=1, nodes=nodes)
+    assert (wanted[0].ranks, wanted[0].nodes, wanted[0].sizes_bytes[0]) == (1, nodes, 4096)
+
+
+def test_another_node_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linked, "measure_link", lambda *_: None)
+    assert link(cpu=1, nodes=Nodes(2, 1, "10.0.0.1")) is None
 
 
 def test_the_model_takes_a_known_card_for_what_it_is() -> None:
@@ -75,6 +85,18 @@ def test_the_model_takes_a_known_card_for_what_it_is() -> None:
     assert reduce.seconds[-1][1].likely == pytest.approx(50e-6 + 2 * 7 / 8 * 2**28 / (1.06 * 450e9))
     assert gather.fit is not None and reduce.fit is not None
     assert 0.9 * 0.805 * 450e9 < gather.fit.bytes_per_second < 0.805 * 450e9 < reduce.fit.bytes_per_second
+
+
+def test_between_nodes_the_line_rate_has_to_be_stated() -> None:
+    """16 GPUs on 2 nodes, 400 Gbit/s each: the other node's half of a gathered buffer comes at the line rate at best."""
+    two_nodes = replace(measured("NVIDIA H100 80GB HBM3", 16), nodes=2)
+    assert assumed_beside(two_nodes)[0] == ()
+    assumed, of = assumed_beside(two_nodes, 400.0)
+    assert of == "8 x H100-SXM by nvswitch, 450 GB/s a GPU and direction; 2 nodes by 400 Gbit/s, from sockets to RDMA"
+    gather = next(each for each in assumed if each.collective == "all_gather")
+    assert gather.seconds[-1][1].low > 2**27 / (400e9 / 8)
+    inside = next(each for each in assumed_beside(measured("NVIDIA H100 80GB HBM3", 8))[0] if each.collective == "all_gather")
+    assert gather.seconds[-1][1].likely > 3 * inside.seconds[-1][1].likely
 
 
 def test_of_gloo_only_latencies_are_known() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from fullstep.api.devices import gpus_that_torch_sees
 from fullstep.errors import Fault, InputError
-from fullstep.hardware import Card, Node, cards_named, default_node
+from fullstep.hardware import Node, cards_named, default_node
 from fullstep.lab.libraries import require_libraries
-from fullstep.lab.link import Wanted, measure_link, notes_of, require_one_machine, sizes_of
+from fullstep.lab.link import Wanted, measure_link, notes_of, sizes_of
+from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.ledger.link import LINK_COLLECTIVES, AssumedLink, LinkCollective, MeasuredLink, bus_factor, fitted
 from fullstep.physics.network.collective import Collective
 from fullstep.physics.network.cost import collective_seconds
@@ -36,9 +38,10 @@ class Linked(NamedTuple):
 
 def link(
     *, cpu: int | None = None, sizes_bytes: Sequence[int] | None = None, max_bytes: int | None = None, iterations: int = ITERATIONS,
-    silent_seconds: float = SILENT_SECONDS, progress: Progress = lambda _: None,
-) -> Linked:  # fmt: skip
-    """Times all-reduce, all-gather, reduce-scatter and sends between real ranks of this machine, by message size.
+    silent_seconds: float = SILENT_SECONDS, progress: Progress = lambda _: None, nodes: Nodes = ONE_NODE,
+    network_gbit_s: float | None = None,
+) -> Linked | None:  # fmt: skip
+    """Times all-reduce, all-gather, reduce-scatter and sends between real ranks, by message size.
 
     Args:
         cpu: ranks on processors (gloo); None: one on every GPU that torch sees (NCCL)
@@ -47,34 +50,42 @@ def link(
         iterations: timed calls of each size
         silent_seconds: without a sign of life, after which a rank counts as hanging
         progress: is told the stages as they come
+        nodes: on each of which the same is called
+        network_gbit_s: line rate of a node and direction, of which the model assumes a share; None: it assumes nothing between nodes
+
+    Returns:
+        None: this is not the first node, which tells of all
 
     Raises:
-        InputError: an argument is at fault, there are not two ranks, or (UnsupportedError) this process is one of several
+        InputError: an argument is at fault, or there are not two ranks
         LabError: a process died or hung
     """
-    if iterations < 1:
-        raise InputError(Fault("--iterations", f"found {iterations}", "at least 1"))
-    require_one_machine()
+    faults = [] if iterations >= 1 else [Fault("--iterations", f"found {iterations}", "at least 1")]
+    if network_gbit_s is not None and not 0 < network_gbit_s < inf:
+        faults.append(Fault("--network-gbit-s", f"found {network_gbit_s:g}", "more than 0"))
+    if faults:
+        raise InputError(*faults)
     versions = tuple((name, version) for name, version in require_libraries("link") if name == "torch")
     device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", gpus_that_torch_sees("link"))
-    if ranks < 2:
+    if ranks * nodes.total < 2 or ranks < 1:
         found = f"found {cpu}" if cpu is not None else "torch sees one GPU here"
         remedy = "" if cpu is not None else "--cpu 2 measures two ranks on processors."
         raise InputError(Fault("fullstep link" if cpu is None else "--cpu", found, "at least 2: a link has two ends", remedy))
-    sizes = sizes_of(device, ranks, sizes_bytes, max_bytes)
+    sizes = sizes_of(device, ranks * nodes.total, sizes_bytes, max_bytes)
     wanted = Wanted(
-        device=device, ranks=ranks, sizes_bytes=sizes, iterations=iterations, silent_seconds=silent_seconds, notes=notes_of(device, ranks),
-        versions=versions,
+        device=device, ranks=ranks, sizes_bytes=sizes, iterations=iterations, silent_seconds=silent_seconds,
+        notes=notes_of(device, ranks, nodes.total), versions=versions, nodes=nodes,
     )  # fmt: skip
     measured = measure_link(wanted, progress)
-    return Linked(measured, *assumed_beside(measured))
+    return None if measured is None else Linked(measured, *assumed_beside(measured, network_gbit_s))
 
 
-def assumed_beside(measured: MeasuredLink) -> tuple[tuple[AssumedLink, ...], str]:
+def assumed_beside(measured: MeasuredLink, network_gbit_s: float | None = None) -> tuple[tuple[AssumedLink, ...], str]:
     """What the network model says of the collectives that were measured, and of what.
 
     Args:
         measured: ranks, device and sizes of it count, no time
+        network_gbit_s: line rate of a node and direction; None: not known
     """
     collectives = [name for name in LINK_COLLECTIVES if measured.of(name)]
     if measured.device == "cpu":
@@ -82,31 +93,31 @@ def assumed_beside(measured: MeasuredLink) -> tuple[tuple[AssumedLink, ...], str
     cards = cards_named(measured.device)
     if len(cards) != 1:
         return (), f'{"no card goes" if not cards else f"{len(cards)} cards go"} by the name "{measured.device}" in the catalogue'
-    node = default_node(cards[0], measured.ranks)
+    node = default_node(cards[0], measured.ranks // measured.nodes)
     rate = node.link_bytes_per_second_bidirectional
     if rate is None:
         return (), f"the rate of {node.link} of {node.card.key} is not in the catalogue"
-    fabric = _fabric(node, rate / 2)
-    return tuple(_assumed(name, measured, fabric) for name in collectives), _words(cards[0], node, rate / 2)
+    words = f"{node.gpus} x {node.card.key} by {node.link}, {rate / 2e9:,.0f} GB/s a GPU and direction"
+    if measured.nodes > 1 and network_gbit_s is None:
+        return (), f"nodes of {words}; what joins them is not known: --network-gbit-s states its line rate"
+    between = f"; {measured.nodes} nodes by {network_gbit_s:g} Gbit/s, from sockets to RDMA" if measured.nodes > 1 else ""
+    return tuple(_assumed(name, measured, _fabric(node, rate / 2, network_gbit_s)) for name in collectives), words + between
 
 
-def _fabric(node: Node, bytes_per_second: float) -> Fabric:
-    """Of one node with nothing beside it."""
-    return Fabric(node.link, node.card.architecture, bytes_per_second, "rdma", "rdma", None, node.gpus)
-
-
-def _words(card: Card, node: Node, bytes_per_second: float) -> str:
-    return f"{node.gpus} x {card.key} by {node.link}, {bytes_per_second / 1e9:,.0f} GB/s a GPU and direction"
+def _fabric(node: Node, bytes_per_second: float, network_gbit_s: float | None) -> Fabric:
+    """As of a worksheet that does not say whether the network is RDMA."""
+    between = None if network_gbit_s is None else network_gbit_s * GBIT_BYTES
+    return Fabric(node.link, node.card.architecture, bytes_per_second, "tcp", "rdma", between, node.gpus)
 
 
 def _assumed(name: LinkCollective, measured: MeasuredLink, fabric: Fabric) -> AssumedLink:
     """Times by size only where the fabric has a line rate; those of sizes that were measured."""
-    ranks = measured.ranks
-    inside = fabric is not _GLOO
-    one = Collective("measured", name, 0.0, ranks, 1 if inside else ranks, ranks if inside else 1, 1, "backward", False)
+    ranks, by_sockets = measured.ranks, fabric is _GLOO
+    nodes = ranks if by_sockets else measured.nodes
+    one = Collective("measured", name, 0.0, ranks, nodes, ranks // nodes, 1, "backward", False)
     latency = collective_seconds(one, fabric)
     assert latency is not None
-    if not inside:
+    if by_sockets:
         return AssumedLink(name, latency, (), None)
     by_size = []
     for sample in measured.of(name):

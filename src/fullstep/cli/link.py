@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_OK
+from fullstep.cli.node_arguments import add_node_arguments, nodes_from, told_elsewhere
 from fullstep.errors import Fault, InputError
 from fullstep.quantities import SizeError, parse_size_bytes
 
@@ -23,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sizes.add_argument("--max-bytes", metavar="SIZE", help="the largest of these (16MiB on processors, 1GiB on GPUs)")
     parser.add_argument("--iterations", metavar="N", type=int, default=20, help="timed calls of each size (20)")
     parser.add_argument("--silent-seconds", metavar="N", type=float, default=600.0, help="a rank that says nothing for so long hangs (600)")
+    parser.add_argument("--network-gbit-s", metavar="X", type=float, help="line rate between nodes, for what the model assumes of them")
     parser.add_argument("--json", action="store_true", help="one JSON object with every call's seconds instead of text")
+    add_node_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,12 +41,18 @@ def run(arguments: argparse.Namespace) -> int:
     from fullstep.api.linked import link  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
+    nodes = nodes_from(arguments)
+    if not nodes.begins:
+        return EXIT_OK
     with progress("measuring links") as say:
         linked = link(
             cpu=arguments.cpu, sizes_bytes=sizes, max_bytes=largest, iterations=arguments.iterations,
-            silent_seconds=arguments.silent_seconds, progress=say,
+            silent_seconds=arguments.silent_seconds, progress=say, nodes=nodes, network_gbit_s=arguments.network_gbit_s,
         )  # fmt: skip
-    _say(linked, arguments.json)
+    if linked is None:
+        sys.stderr.write(told_elsewhere(nodes))
+    else:
+        _say(linked, arguments.json)
     return EXIT_OK
 
 

@@ -76,6 +76,8 @@ class MeasuredLink:
     backend: str
     """gloo or nccl"""
     ranks: int
+    nodes: int = 1
+    """of equally many ranks each"""
     processors: int
     """cores of the machine, which ranks on processors share"""
     iterations: int

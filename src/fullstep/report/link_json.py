@@ -28,7 +28,7 @@ def link_as_dict(measured: MeasuredLink, assumed: Sequence[AssumedLink], assumed
         "made": measured.made,
         "command": command,
         "environment": {
-            "device": measured.device, "backend": measured.backend, "ranks": measured.ranks, "nodes": 1,
+            "device": measured.device, "backend": measured.backend, "ranks": measured.ranks, "nodes": measured.nodes,
             "processors": measured.processors, "versions": dict(measured.versions), "settings": dict(measured.settings),
         },
         "iterations": measured.iterations,

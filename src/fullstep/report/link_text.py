@@ -40,7 +40,8 @@ def link_text(measured: MeasuredLink, assumed: Sequence[AssumedLink], assumed_of
 def _headline(measured: MeasuredLink) -> str:
     where = f"{measured.processors} cores" if measured.device == "cpu" else measured.device
     calls = f"{measured.iterations} call{'s' if measured.iterations > 1 else ''} of each size after {measured.warm_up} untimed ones"
-    return f"{measured.ranks} ranks on {where}, {measured.backend}: {calls}; {measured.seconds:.0f} s in all"
+    on_nodes = f" of {measured.nodes} nodes" if measured.nodes > 1 else ""
+    return f"{measured.ranks} ranks{on_nodes} on {where}, {measured.backend}: {calls}; {measured.seconds:.0f} s in all"
 
 
 def _table(name: str, measured: MeasuredLink, paper: Paper) -> list[str]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
@@ -45,12 +46,28 @@ def test_two_ranks_of_this_machine() -> None:
             assert size["bus_bytes_per_second"] == pytest.approx(factor * size["size_bytes"] / middle)
 
 
+def test_two_nodes_of_one_rank_each() -> None:
+    """Two commands on this machine that find each other: the first one tells of both."""
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [str(FULLSTEP), "link", "--cpu", "1", "--sizes", "4KiB", "--iterations", "2", "--json", "--nodes", "2"]
+    ends = [[*words, "--node-rank", str(rank), "--rendezvous", f"127.0.0.1:{port}"] for rank in range(2)]
+    nodes = [subprocess.Popen(end, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for end in ends]
+    (first, errors), (second, said) = (node.communicate() for node in nodes)
+    assert [node.returncode for node in nodes] == [0, 0], errors
+    found = json.loads(first)
+    assert (found["environment"]["ranks"], found["environment"]["nodes"]) == (2, 2)
+    assert {len(each["seconds"]) for each in found["samples"]} == {2}
+    assert (second, b"node 0 tells of all" in said) == (b"", True)
+
+
 def test_a_rank_that_is_killed_ends_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
     trees: list[Tree] = []
 
     @contextmanager
-    def noticed(*arguments: Any) -> Iterator[Tree]:
-        with started(*arguments) as tree:
+    def noticed(*arguments: Any, **options: Any) -> Iterator[Tree]:
+        with started(*arguments, **options) as tree:
             trees.append(tree)
             yield tree
 

@@ -12,12 +12,13 @@ import pytest
 
 from fullstep.errors import FullstepError, LabError, UnsupportedError
 from fullstep.lab.ranks import tree
+from fullstep.lab.ranks.nodes import Nodes
 from fullstep.lab.ranks.tree import RanksFailedError, Tree
 
 
 @pytest.fixture(autouse=True)
 def _fake_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def command(ranks: int, worker: str, task: Path) -> Sequence[str]:
+    def command(ranks: int, worker: str, task: Path, nodes: Nodes) -> Sequence[str]:
         return [sys.executable, str(Path(__file__).with_name("fake_ranks.py")), task.name]
 
     monkeypatch.setattr(tree, "command", command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,3 +23,13 @@ def join_group(device: str, gpu_backend: str = "cpu:gloo,cuda:nccl") -> torch.de
     torch.cuda.set_device(found)
     dist.init_process_group(gpu_backend, device_id=found)
     return found
+
+
+def gathered(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """What this rank is to leave on its node: its own record; the first rank of several nodes those of other nodes too. All call it."""
+    ranks, on_node = dist.get_world_size(), int(os.environ["LOCAL_WORLD_SIZE"])
+    if ranks == on_node:
+        return [record]
+    all_of_them: list[Any] | None = [None] * ranks if dist.get_rank() == 0 else None
+    dist.gather_object(record, all_of_them)
+    return [record] if all_of_them is None else [record, *all_of_them[on_node:]]

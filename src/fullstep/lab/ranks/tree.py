@@ -17,6 +17,7 @@ from typing import IO, Any
 from fullstep.errors import Fault, FullstepError, InputError, LabError, UnsupportedError, printable
 from fullstep.lab.ranks import processes
 from fullstep.lab.ranks.account import first_killed
+from fullstep.lab.ranks.nodes import ONE_NODE, Nodes, without_launcher
 from fullstep.lab.ranks.processes import Processes
 
 _ENVIRONMENT = {
@@ -50,12 +51,12 @@ class Tree:
 
     Args:
         name: for messages: ``leg "saving"``
-        ranks: that were started
+        ranks: that were started on this node: the first of them, and those after it
         family: torchrun and all below it
         complaints: what they write to standard error
     """
 
-    def __init__(self, name: str, ranks: int, family: Processes, complaints: IO[bytes]) -> None:
+    def __init__(self, name: str, ranks: range, family: Processes, complaints: IO[bytes]) -> None:
         self.name, self.ranks = name, ranks
         self.started_at = time.time()
         self.family = family
@@ -80,14 +81,14 @@ class Tree:
                 self.family.known.add(int(message["process"]))
             if "progress" in message:
                 self._stages[rank] = printable(str(message["progress"])[:_TAIL_WIDTH])
-                if rank == 0:
-                    progress(self._stages[0])
+                if rank == self.ranks.start:
+                    progress(self._stages[rank])
             if not self.ended_early:  # else they complain of the one that is gone
                 self._raise_complaint(message, rank)
             if "done" in message:
                 self._done.add(rank)
                 self.ended_early |= bool(message.get("early"))
-                if len(self._done) == self.ranks:
+                if len(self._done) == len(self.ranks):
                     return
         if not self.ended_early:
             raise self._died()
@@ -156,8 +157,8 @@ class Tree:
             what = f'rank {rank} of {self.name} stopped: {str(message["crash"])[:500]}; last stage: "{self._stage(rank)}"'
             raise LabError(what, details=tuple(line[:_TAIL_WIDTH] for line in lines))
 
-    def _stage(self, rank: int = 0) -> str:
-        return self._stages.get(rank, "starting")
+    def _stage(self, rank: int | None = None) -> str:
+        return self._stages.get(self.ranks.start if rank is None else rank, "starting")
 
     def _died(self) -> LabError:
         with suppress(subprocess.TimeoutExpired):
@@ -188,7 +189,9 @@ class Tree:
 
 
 @contextmanager
-def started(name: str, ranks: int, worker: str, task: Path, environment: Mapping[str, str]) -> Iterator[Tree]:
+def started(
+    name: str, ranks: int, worker: str, task: Path, environment: Mapping[str, str], *, nodes: Nodes = ONE_NODE
+) -> Iterator[Tree]:  # fmt: skip
     """Torchrun with this many ranks, each of which runs the worker with the task; all of them are gone afterwards, whatever happens.
 
     Args:
@@ -197,23 +200,24 @@ def started(name: str, ranks: int, worker: str, task: Path, environment: Mapping
         worker: a module that is run by name
         task: a file that tells what to do; what torchrun leaves in its temporary folder goes beside it
         environment: besides what every experiment sets
+        nodes: on each of which the same is started
 
     Raises:
         LabError: no process can be started
     """
-    surroundings = {**os.environ, **_ENVIRONMENT, **environment, "TMPDIR": str(task.parent)}
+    surroundings = {**without_launcher(os.environ), **_ENVIRONMENT, **environment, "TMPDIR": str(task.parent)}
     with ExitStack() as stack:
         try:
             complaints = stack.enter_context(TemporaryFile())
-            words = command(ranks, worker, task)
+            words = command(ranks, worker, task, nodes)
             family = stack.enter_context(processes.started(words, surroundings, stdin=subprocess.PIPE, stderr=complaints))
         except OSError as error:
             what = f"its processes cannot be started: {error.strerror or error}"
             raise LabError(what, remedy="They need a temporary folder that can be written, and room for more processes.") from None
-        yield Tree(name, ranks, family, complaints)
+        yield Tree(name, range(nodes.rank * ranks, (nodes.rank + 1) * ranks), family, complaints)
 
 
-def command(ranks: int, worker: str, task: Path) -> Sequence[str]:
-    """What is started: a rendezvous of its own on a free port, and no second try."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc-per-node={ranks}", "--max-restarts=0"]
+def command(ranks: int, worker: str, task: Path, nodes: Nodes = ONE_NODE) -> Sequence[str]:
+    """What is started: a rendezvous of its own, on one node on a free port, and no second try."""
+    launcher = ["-m", "torch.distributed.run", *nodes.launcher_words, f"--nproc-per-node={ranks}", "--max-restarts=0"]
     return [sys.executable, *launcher, "-m", worker, str(task)]

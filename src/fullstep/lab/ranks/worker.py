@@ -51,9 +51,14 @@ def leave_record(path: Path, record: dict[str, Any], say: Say, *, early: bool = 
         say: tells the front
         early: its work is not done, and the other ranks may wait for it
     """
+    write_record(path, record)
+    say({"done": True, "early": early})
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Whole or not at all."""
     path.with_suffix(".part").write_text(json.dumps(record), encoding="utf-8")
     path.with_suffix(".part").replace(path)
-    say({"done": True, "early": early})
 
 
 def _end_with_front() -> None:

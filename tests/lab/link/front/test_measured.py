@@ -12,6 +12,7 @@ from fullstep.errors import LabError
 from fullstep.lab.link import Wanted, measure_link
 from fullstep.lab.link.front import measured
 from fullstep.lab.ranks import tree
+from fullstep.lab.ranks.nodes import Nodes
 from fullstep.lab.ranks.processes import processes_with
 
 WANTED = Wanted(device="cpu", ranks=2, sizes_bytes=(8,), iterations=2, silent_seconds=1.0, versions=(("torch", "2.13"),))
@@ -36,7 +37,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, behaviour: str) -> 
     """Instead of torchrun a program that does this."""
     (tmp_path / "rank.py").write_text(SAYS + behaviour)
 
-    def command(ranks: int, worker: str, task: Path) -> Sequence[str]:
+    def command(ranks: int, worker: str, task: Path, nodes: Nodes) -> Sequence[str]:
         return [sys.executable, str(tmp_path / "rank.py"), str(task)]
 
     monkeypatch.setattr(tree, "command", command)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from fullstep.errors import Fault, InputError, UnsupportedError
+from fullstep.errors import Fault, InputError
 from fullstep.lab.host import host_memory_bytes
 from fullstep.lab.link.task import WORD_BYTES
 from fullstep.quantities import GIB, MIB, format_binary
@@ -17,33 +17,29 @@ _LEAST_BYTES, _GROWTH = 4 * 2**10, 4
 _BUFFERS = 2
 _BUSY = 0.5
 """cores"""
-_ONE_OF_SEVERAL = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
-"""what torchrun, srun and mpirun tell each process that they start: how many there are"""
-_NODES = "SLURM_JOB_NUM_NODES"
-_LATER = "Several nodes are not measured yet: nccl-tests under mpirun does that. Start it once, by hand, on one machine."
+_JOB_NODES = "SLURM_JOB_NUM_NODES"
 
 
-def require_one_machine(environment: Mapping[str, str] = os.environ) -> None:
-    """Returns where this process is not one of several that a launcher started.
+def notes_of(device: str, ranks: int, nodes: int = 1, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """What has to be known to read the figures.
 
-    Raises:
-        UnsupportedError: it is; each of them would measure by itself, all at once
+    Args:
+        device: cpu or cuda
+        ranks: on this node
+        nodes: that take part
+        environment: of this process
     """
-    for name in _ONE_OF_SEVERAL:
-        value = environment.get(name, "")
-        if value.isdecimal() and int(value) > 1:
-            found = f"one of {value} processes ({name})"
-            raise UnsupportedError(Fault("fullstep link", found, "one process, which starts its ranks", _LATER))
-
-
-def notes_of(device: str, ranks: int, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """What has to be known to read the figures."""
-    notes = ["one machine: links between nodes are not measured yet"]
-    nodes = environment.get(_NODES, "")
-    if nodes.isdecimal() and int(nodes) > 1:
-        notes.append(f"this job has {nodes} nodes: the one on which this was started was measured")
+    notes = []
+    if nodes == 1:
+        notes.append("one machine: nothing is said of links between nodes")
+        of_job = environment.get(_JOB_NODES, "")
+        if of_job.isdecimal() and int(of_job) > 1:
+            notes.append(f"this job has {of_job} nodes: the one on which this was started was measured; srun starts it on all")
+    else:
+        notes.append(f"{nodes} nodes: a ring over all ranks is as quick as its slowest link, most often that between nodes")
     if device == "cpu":
-        notes.append("ranks on processors exchange by sockets of one machine and share its cores: times of gloo here, of no network")
+        where = "of one machine and share its cores: times of gloo here, of no network" if nodes == 1 else "and share cores: times of gloo"
+        notes.append(f"ranks on processors exchange by sockets {where}")
         notes += _of_cores(ranks)
         notes.append("gloo's reduce-scatter is an all-reduce inside, which sends twice what is counted")
     else:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fullstep.errors.stops import stoppable, stops_wait
 from fullstep.lab.link.task import Record, Task, record_path, write_task
+from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.lab.ranks.tree import started
 from fullstep.ledger.link import LINK_COLLECTIVES, LinkSample, MeasuredLink
 
@@ -35,15 +36,17 @@ class Wanted:
     device: str
     """cpu or cuda"""
     ranks: int
+    """of this node, and of each other one"""
     sizes_bytes: tuple[int, ...]
     iterations: int
     silent_seconds: float = 600.0
     notes: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
+    nodes: Nodes = ONE_NODE
 
 
-def measure_link(wanted: Wanted, progress: Progress = lambda _: None) -> MeasuredLink:
-    """All collectives with all sizes on real ranks, which are gone afterwards.
+def measure_link(wanted: Wanted, progress: Progress = lambda _: None) -> MeasuredLink | None:
+    """All collectives with all sizes on real ranks, which are gone afterwards. None: the first one of several nodes tells of it.
 
     Args:
         wanted: what is to be measured; its limits are looked at before
@@ -57,14 +60,17 @@ def measure_link(wanted: Wanted, progress: Progress = lambda _: None) -> Measure
         task = Task(wanted.device, LINK_COLLECTIVES, wanted.sizes_bytes, wanted.iterations, WARM_UP, folder)
         path = Path(folder, "task.json")
         write_task(task, path)
-        progress(f"starting {wanted.ranks} ranks")
-        with started("the link's ranks", wanted.ranks, _WORKER, path, {}) as tree, stoppable():
+        progress(f"starting {wanted.ranks} ranks{wanted.nodes.words}")
+        with started("the link's ranks", wanted.ranks, _WORKER, path, {}, nodes=wanted.nodes) as tree, stoppable():
             tree.wait_for_ranks(wanted.silent_seconds, progress)
             tree.wait_for_end()
-        records = [json.loads(record_path(folder, rank).read_text(encoding="utf-8")) for rank in range(wanted.ranks)]
+        if wanted.nodes.rank:
+            return None
+        ranks = wanted.ranks * wanted.nodes.total
+        records = [json.loads(record_path(folder, rank).read_text(encoding="utf-8")) for rank in range(ranks)]
     return MeasuredLink(
         made=made, device=", ".join(dict.fromkeys(record["device"] for record in records)), backend=records[0]["backend"],
-        ranks=wanted.ranks, processors=os.cpu_count() or 1, iterations=wanted.iterations, warm_up=WARM_UP,
+        ranks=ranks, nodes=wanted.nodes.total, processors=os.cpu_count() or 1, iterations=wanted.iterations, warm_up=WARM_UP,
         samples=slowest(records), missing=records[0]["missing"],
         versions={"python": sys.version.split()[0], **dict(wanted.versions), **records[0]["versions"]},
         settings=_settings(os.environ), notes=wanted.notes, seconds=time.monotonic() - begun,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fullstep.lab.ranks.worker import Say, leave_record, run_rank
+from fullstep.lab.ranks.worker import Say, leave_record, run_rank, write_record
 
 
 def main() -> None:
@@ -15,9 +15,12 @@ def main() -> None:
 def _go(path: Path, rank: int, say: Say) -> None:
     from fullstep.lab.link.task import read_task, record_path  # noqa: PLC0415 - after the first sign of life
     from fullstep.lab.link.worker.session import measure  # noqa: PLC0415
+    from fullstep.lab.ranks.joining import gathered  # noqa: PLC0415
 
     task = read_task(path)
-    record = measure(task, lambda stage: say({"progress": stage}))
+    record, *of_other_nodes = gathered(measure(task, lambda stage: say({"progress": stage})))
+    for each in of_other_nodes:
+        write_record(record_path(task.records, each["rank"]), each)
     leave_record(record_path(task.records, rank), record, say)
 
 
