@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_jobs import LLAMA
+from records_by_hand import keep, sheet
 
 from fullstep.api.evidenced import estimate_with_evidence
 from fullstep.cli import main
-from fullstep.formats.probe_record import save
 from fullstep.job import complete, worksheet_from_mapping
-from fullstep.ledger.probe import Probe, ProbedRank, StepSample, Stretch
 from fullstep.physics import estimate_memory
 from fullstep.quantities import MIB, Bounds
-
-SHEET: dict[str, Any] = {"schema": 1, "model": {"config": LLAMA}, "machine": {"gpu": "H100-SXM"}, "batch": {"sequence_tokens": 512}}
-H100 = "NVIDIA H100 80GB HBM3"
-
-
-def sheet(micro_batch: int = 1, **measured: float) -> dict[str, Any]:
-    found = copy.deepcopy(SHEET)
-    found["batch"]["micro_batch"] = micro_batch
-    return {**found, "measured": measured} if measured else found
-
-
-def keep(where: Path, allocated: float, *, of: dict[str, Any], device: str = H100, day: int = 1) -> str:
-    """A record whose steady step allocated so much, reserved 20 MiB and used 30 MiB more, and took 2 s."""
-    size = round(allocated)
-    gpu = (size + 20 * MIB, size + 30 * MIB) if device != "cpu" else (None, None)
-    memory = (Stretch(1, 1, "forward", 10, 10, *gpu), Stretch(2, 1, "backward", size, 10, *gpu))
-    rank = ProbedRank(rank=0, device=device, memory=memory, steps=(StepSample(3, 2.0, 0.0, 512),), host_peak_bytes=None)
-    probe = Probe(
-        outcome="completed", reason="", made=f"2026-01-{day:02}T00:00:00Z", command=(), seed=0, model="tiny", parameters=None,
-        trainable_parameters=None, worksheet=of, environment={}, ranks=(rank,), world_size=1, notes=("rows are random",),
-    )  # fmt: skip
-    return save(probe, str(where))
-
 
 def estimate(capsys: pytest.CaptureFixture[str], tmp_path: Path, of: dict[str, Any], *more: str, code: int = 0) -> str:
     (tmp_path / "job.json").write_text(json.dumps(of))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from fullstep.api.answer import answer_of
+from fullstep.api.search import plan
 from fullstep.calibration.evidence import Used
 from fullstep.calibration.recorded import recorded
 from fullstep.calibration.residuals import BesideLine, beside
@@ -19,9 +22,12 @@ from fullstep.ledger.probe import Probe
 from fullstep.physics import estimate_memory
 from fullstep.physics.network.required import EXPOSED_SHARE
 from fullstep.physics.timing.step import step_time
+from fullstep.report.evidence_plan import PlanRecords, UsedOf
 
 if TYPE_CHECKING:
     from fullstep.plan.renting import Renter
+    from fullstep.plan.search import Plan
+    from fullstep.plan.trial import Trial
 
 
 class Evidenced(NamedTuple):
@@ -66,6 +72,38 @@ def estimate_with_evidence(job: Job, where: str, exposed_share: float = EXPOSED_
     shelf, faults = shelf_at(where, job.worksheet)
     judged = shelf.of(job)
     return Evidenced(judged.job, answer_of(judged.job, exposed_share, renter), judged.used, judged.refused, faults)
+
+
+def plan_with_evidence(
+    worksheet: Worksheet, where: str, *, trace: bool = False, progress: Callable[[str], None] | None = None, renter: Renter | None = None
+) -> tuple[Plan, PlanRecords]:
+    """A plan, each of whose options has what records say of it.
+
+    Args:
+        worksheet: its own ``[measured]`` figures outrank the records'
+        where: a record, a folder of records, or a URL that fsspec reaches
+        trace: as of ``api.search.plan``
+        progress: likewise
+        renter: likewise
+
+    Raises:
+        InputError: nothing can be read there, or the worksheet is at fault
+    """
+    shelf, faults = shelf_at(where, worksheet)
+    found = plan(worksheet, trace=trace, progress=progress, renter=renter, judge=lambda job: shelf.of(job).job)
+    options = found.options or [found.shown]
+    counts: dict[str, Counter[str]] = {}
+    first: dict[str, Trial] = {}
+    for option in options:
+        for name, kind in option.job.from_records.used:
+            counts.setdefault(name, Counter())[kind] += 1
+            first.setdefault(name, option)
+    used = []
+    for name, count in counts.items():
+        why = next((each.match.why for each in shelf.again(first[name].job).used if each.name == name), "")
+        used.append(UsedOf(name, count["same"], count["near"], count["link"], len(options), why))
+    refused = tuple(pair for pair in shelf.again(found.shown.job).refused if pair[0] not in counts)
+    return found, PlanRecords(used, refused, faults)
 
 
 def beside_itself(where: str, worksheet: Worksheet | None = None, *, traces: bool = False) -> tuple[str, Probe, list[BesideLine]]:

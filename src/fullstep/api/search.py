@@ -13,11 +13,13 @@ from fullstep.plan.largest import largest as find_largest
 from fullstep.plan.renting import Renter
 from fullstep.plan.search import Plan
 from fullstep.plan.search import plan as search
+from fullstep.plan.trial import Judge
 
 
 def plan(
-    worksheet: Worksheet, *, trace: bool = False, progress: Callable[[str], None] | None = None, renter: Renter | None = None
-) -> Plan:
+    worksheet: Worksheet, *, trace: bool = False, progress: Callable[[str], None] | None = None, renter: Renter | None = None,
+    judge: Judge = lambda job: job,
+) -> Plan:  # fmt: skip
     """Every sensible way to run the worksheet, ranked, and one verdict over all.
 
     Args:
@@ -26,18 +28,20 @@ def plan(
             stays estimated and says why
         progress: is told what is traced
         renter: prices it; None: by the offers of today and ``machines.toml``
+        judge: puts to each job what records say of it (see ``api.evidenced.plan_with_evidence``)
 
     Raises:
         InputError: the worksheet is at fault, or torch and its libraries are to trace and are not installed
     """
     prices = renter_of() if renter is None else renter
     if not trace:
-        return search(worksheet, size, with_timing, prices, with_time_alone)
+        return search(worksheet, size, with_timing, prices, with_time_alone, judge=judge)
     from fullstep.api.witness import require_libraries, trace_trials  # noqa: PLC0415 (only a trace needs the lab)
     from fullstep.plan.confirm import confirmed  # noqa: PLC0415
 
     require_libraries("trace")
-    return confirmed(search(worksheet, size, with_timing, prices, with_time_alone), lambda trials: trace_trials(trials, progress))
+    found = search(worksheet, size, with_timing, prices, with_time_alone, judge=judge)
+    return confirmed(found, lambda trials: trace_trials(trials, progress))
 
 
 def largest(worksheet: Worksheet, vary: Vary) -> Largest:

@@ -92,4 +92,3 @@ def _open(job: Job, step: StepTime | None, run: Run | None) -> list[tuple[str, s
     else:
         found.append(("run.cost", "no offer of such machines is known" if job.machine.card is not None else "no GPU is named"))
     return found
-

@@ -70,14 +70,9 @@ class Shelf:
         used = tuple(Used(record.name, found, self._residuals_of(record), record.probe.notes) for record, found in near)
         return Judged(_with_near(job, used) if used else job, used, tuple(refused))
 
-    def again(self, job: Job, measured: dict[str, float]) -> Judged:
-        """The same of a job that was judged already.
-
-        Args:
-            job: as it came out of :meth:`of`
-            measured: figures of its own worksheet
-        """
-        return self.of(replace(job, from_records=NO_RECORDS, measured=measured))
+    def again(self, job: Job) -> Judged:
+        """The same of a job that was judged already."""
+        return self.of(replace(job, from_records=NO_RECORDS, assumptions=(), cautions=()))
 
     def _residuals_of(self, record: Recorded) -> tuple[Residual, ...]:
         if record.name not in self._residuals:

@@ -24,7 +24,7 @@ from fullstep.plan.savers import level_words
 from fullstep.plan.scaling import ScalingRow, scaling
 from fullstep.plan.set_aside import Aside, rejected_for_time, set_aside, sifted
 from fullstep.plan.timer import Clock, Timer
-from fullstep.plan.trial import BUDGET, Size, Trial, Workbench
+from fullstep.plan.trial import BUDGET, Judge, Size, Trial, Workbench
 
 _COUNTS_IN_BUDGET, _PER_COUNT, _COUNTS = 3, 60, 8
 """numbers of nodes for which a budget is enough; estimates for each one more; numbers of nodes that are searched at most"""
@@ -77,8 +77,9 @@ class _Searched(NamedTuple):
 
 
 def plan(
-    worksheet: Worksheet, size: Size, clock: Clock | None = None, renter: Renter | None = None, quick_clock: Clock | None = None
-) -> Plan:
+    worksheet: Worksheet, size: Size, clock: Clock | None = None, renter: Renter | None = None, quick_clock: Clock | None = None, *,
+    judge: Judge = lambda job: job,
+) -> Plan:  # fmt: skip
     """Searches the worksheet's machine, or the market where it names none.
 
     Args:
@@ -87,15 +88,17 @@ def plan(
         clock: what times what fits; without one, nothing is said of time
         renter: what prices it; without one nothing has a price, and there is no market
         quick_clock: times a market, where only the best options are timed by ``clock`` for good; None: ``clock``
+        judge: puts to each job what records say of it
 
     Raises:
         InputError: the worksheet as written is at fault
     """
-    bench, timer = _workbench(worksheet, size), Timer(clock)
+    bench, timer = _workbench(worksheet, size, judge), Timer(clock)
     as_written = timer(bench.as_written)
     if as_written.job.machine.usable_bytes is None and bench.may_change("machine.gpu"):
         nobody = Renter(Market((), {}, default_rates()))
-        return _of_market(Workbench(worksheet, size, _MARKET_BUDGET), timer, Timer(quick_clock or clock), renter or nobody)
+        market = Workbench(worksheet, size, _MARKET_BUDGET, judge=judge)
+        return _of_market(market, timer, Timer(quick_clock or clock), renter or nobody)
     made = _of_machine(bench, timer, as_written)
     return made if renter is None else _priced(made, renter)
 
@@ -151,11 +154,13 @@ def _of_machine(bench: Workbench, timer: Timer, as_written: Trial) -> Plan:
     return made._replace(scaling=_scaled(bench, timer, searched, options), spent=bench.spent)
 
 
-def _workbench(worksheet: Worksheet, size: Size) -> Workbench:
+def _workbench(worksheet: Worksheet, size: Size, judge: Judge) -> Workbench:
     """With room for as many numbers of nodes as the worksheet allows, up to 128 and more."""
-    bench = Workbench(worksheet, size)
+    bench = Workbench(worksheet, size, judge=judge)
     counts = min(len(_counts(bench)), _COUNTS)
-    return bench if counts <= _COUNTS_IN_BUDGET else Workbench(worksheet, size, BUDGET + _PER_COUNT * (counts - _COUNTS_IN_BUDGET))
+    if counts <= _COUNTS_IN_BUDGET:
+        return bench
+    return Workbench(worksheet, size, BUDGET + _PER_COUNT * (counts - _COUNTS_IN_BUDGET), judge=judge)
 
 
 def _counts(bench: Workbench) -> list[int]:
@@ -228,7 +233,7 @@ def _helps(bench: Workbench, options: Sequence[Trial], ruled_out: Sequence[Ruled
     largest = max(sized, key=lambda trial: trial.job.machine.usable_bytes or 0)
     chosen = largest.changes
     machine = machine_words(largest.job)
-    found = remedies(Workbench(largest.worksheet, bench.size))
+    found = remedies(Workbench(largest.worksheet, bench.size, judge=bench.judge))
     return [remedy._replace(changes={**chosen, **remedy.changes}, words=f"{remedy.words}, with {machine}") for remedy in found]
 
 

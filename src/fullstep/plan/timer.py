@@ -34,7 +34,7 @@ class Timer:
         key = tuple(sorted(trial.changes.items(), key=itemgetter(0)))
         if key not in self._known:
             answer = self._clock(trial.job, trial.answer)
-            alike = self._clock(replace(trial.job, measured={}), trial.answer) if trial.job.measured else answer
+            alike = self._clock(_by_formulas(trial.job), trial.answer) if trial.job.measured or trial.job.from_records.places else answer
             timed = trial._replace(answer=answer, seconds_per_token=pace_of(trial.job, alike.timing))
             self._known[key] = timed._replace(ending=self._ending(timed))
         return self._known[key]
@@ -70,6 +70,11 @@ class Timer:
             rate = needed_gbit_s(trial)
             timing = timing if rate is None else self.on_network(trial, rate) or timing
         return judge_run(None if timing.run is None else timing.run.seconds, deadline_hours * HOUR_SECONDS, rate)
+
+
+def _by_formulas(job: Job) -> Job:
+    """Without what was measured of its own step or of near ones."""
+    return replace(job, measured={}, from_records=job.from_records._replace(places={}))
 
 
 def needed_gbit_s(trial: Trial) -> float | None:

@@ -16,6 +16,8 @@ from fullstep.plan.rental import Rental
 
 Size = Callable[[Job], Answer]
 """what sizes a completed job: the formulas, or in tests a function made by hand"""
+Judge = Callable[[Job], Job]
+"""puts to a completed job what records say of it"""
 
 _VERDICT_ORDER: dict[Verdict, int] = {"fits": 0, "tight": 1, "unknown": 2, "does_not_fit": 3}
 BUDGET = 400
@@ -33,8 +35,9 @@ class Trial(NamedTuple):
     ending: Ending | None = None
     """how the run stands to the deadline; None: there is none, or the trial was not timed"""
     seconds_per_token: float | None = None
-    """likely time of the whole machine per useful token, by which trials are compared [s]. By the formulas also where a pilot measured the
-    worksheet as written: a measured step of one beside estimated ones of the others says nothing of which is faster. None: not known"""
+    """likely time of the whole machine per useful token, by which trials are compared [s]. By the formulas also where a pilot or a record
+    measured one of them, or one near it: a measured step of one beside estimated ones of the others says nothing of which is faster. Links
+    that were measured are those of all. None: not known"""
     rentals: tuple[Rental, ...] = ()
     """on whose machines, at what price: on demand before interruptible; empty: nobody was asked, or nobody has them"""
 
@@ -94,22 +97,26 @@ def verdict_order(verdict: Verdict) -> int:
 class Workbench:
     """Sizes variations of one worksheet; equal ones once. Its answers are exact, it only remembers them."""
 
-    def __init__(self, worksheet: Worksheet, size: Size, budget: int = BUDGET, fixed: frozenset[str] | None = None) -> None:
+    def __init__(
+        self, worksheet: Worksheet, size: Size, budget: int = BUDGET, fixed: frozenset[str] | None = None, *, judge: Judge = lambda job: job
+    ) -> None:
         """
         Args:
             worksheet: as written
             size: what sizes a completed job
             budget: estimates that all trials together may cost
             fixed: keys that no variation may alter; None: those under ``plan.fixed``
+            judge: puts to each job what records say of it
 
         Raises:
             InputError: the worksheet as written is at fault or not covered
         """
         self._size = size
+        self._judge = judge
         self._known: dict[tuple[tuple[str, object], ...], Trial | Refusal] = {}
         self._budget = budget
         self.worksheet = worksheet
-        job = complete(worksheet)
+        job = judge(complete(worksheet))
         self.as_written = Trial({}, worksheet, job, size(job))
         self._known[()] = self.as_written
         self._fixed = {key: held(job, key) for key in (job.fixed if fixed is None else fixed)}
@@ -118,6 +125,11 @@ class Workbench:
     def size(self) -> Size:
         """What sizes a completed job."""
         return self._size
+
+    @property
+    def judge(self) -> Judge:
+        """What puts to a job what records say of it."""
+        return self._judge
 
     @property
     def spent(self) -> int:
@@ -166,7 +178,8 @@ class Workbench:
             if moved:
                 return self._refusal(changes, moved)
             told = {key: value for key, value in changes.items() if value is not None or self.worksheet.stated(key) is not None}
-            return Trial(told, worksheet, job, self._size(job))
+            judged = self._judge(job)
+            return Trial(told, worksheet, judged, self._size(judged))
         except InputError as error:
             return Refusal(changes, error)
 
@@ -188,7 +201,8 @@ class Workbench:
         return worksheet, replace(complete(worksheet), measured={})
 
     def _pilot_keys(self) -> list[str]:
-        return [f"measured.{key}" for key in self.as_written.job.measured]
+        keys = (f"measured.{key}" for key in self.as_written.job.measured)
+        return [key for key in keys if self.worksheet.stated(key) is not None]
 
 
 def _value(job: Job, key: str) -> object:

@@ -44,13 +44,25 @@ def used_text(records: Records, paper: Paper) -> str:
         lines += [line for note in record.notes for line in paper.entry("", f"its program: {note}")]
     if not records.used:
         lines += paper.entry("Records", "none of them is of this worksheet or near it")
-    for number, (name, why) in enumerate(records.refused[:_MOST_REFUSED]):
+    return paper.finish([*lines, *unused_lines(records.refused, records.faults, paper)])
+
+
+def unused_lines(refused: Sequence[tuple[str, str]], faults: Sequence[Fault], paper: Paper) -> list[str]:
+    """Records that were of no use, and why; files that could not be read.
+
+    Args:
+        refused: record and why
+        faults: of files that are no records
+        paper: how to print
+    """
+    lines: list[str] = []
+    for number, (name, why) in enumerate(refused[:_MOST_REFUSED]):
         lines += paper.entry("" if number else "Not used", f"{name}: {why}")
-    if (rest := len(records.refused) - _MOST_REFUSED) > 0:
+    if (rest := len(refused) - _MOST_REFUSED) > 0:
         lines += paper.entry("", f"and {rest} more under --json")
-    for fault in records.faults:
+    for fault in faults:
         lines += [paper.ink(line, "red") for line in paper.entry("Not read", str(fault))]
-    return paper.finish(lines)
+    return lines
 
 
 def used_as_dict(records: Records) -> dict[str, Any]:

@@ -71,6 +71,8 @@ def _option(trial: Trial, today: date | None = None, rows: int | None = None) ->
     ``rows``: of an optimizer step as the worksheet has it; an option with others is another training.
     """
     option = {**answer_as_dict(trial.answer), "worksheet": trial.worksheet.as_dict(), "changes": dict(trial.changes)}
+    if trial.job.from_records.used:
+        option["records"] = [{"file": name, "match": match} for name, match in trial.job.from_records.used]
     if today is None:
         return option
     rentals = [rental_as_dict(rental, trial.job.goal.currency, today) for rental in trial.rentals]

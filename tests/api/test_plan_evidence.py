@@ -1,0 +1,86 @@
+"""A plan with records beside it: by way of ``fullstep plan --evidence``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from records_by_hand import keep, sheet
+
+from fullstep.calibration.narrowing import narrowed
+from fullstep.cli import main
+from fullstep.job import complete, worksheet_from_mapping
+from fullstep.physics import estimate_memory
+from fullstep.quantities import MIB
+
+OWN = '[[machine]]\nname = "box"\ngpu = "{}"\ngpus = 1\npower_kw = "1"\npower_price_per_kwh = "0.2"\n'
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the cache nor the machines of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def plan(capsys: pytest.CaptureFixture[str], of: dict[str, Any], *more: str) -> str:
+    Path("job.json").write_text(json.dumps(of))
+    assert main(["plan", "job.json", *more]) == 0
+    return capsys.readouterr().out
+
+
+def planned(capsys: pytest.CaptureFixture[str], of: dict[str, Any], *more: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(plan(capsys, of, *more, "--json"))
+    return found
+
+
+def two(micro_batch: int, strategy: str = "ddp") -> dict[str, Any]:
+    """On two GPUs, of which a plan offers DDP, gradients divided, and all divided."""
+    return {**sheet(micro_batch), "machine": {"gpu": "H100-SXM", "gpus": 2}, "layout": {"strategy": strategy}}
+
+
+def test_the_very_option_is_measured_and_near_ones_are_narrowed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """100 MiB and 2 s stand for the worksheet as written; FSDP of other rows lies half way from likely to high in its own bounds."""
+    same = keep(tmp_path / "evidence", 100 * MIB, of=two(4), ranks=2)
+    own = estimate_memory(complete(worksheet_from_mapping(two(8, "fsdp")))).allocated
+    near = keep(tmp_path / "evidence", (own.likely + own.high) / 2, of=two(8, "fsdp"), ranks=2)
+    plain, found = (planned(capsys, two(4), *more) for more in ((), ("--evidence", "evidence")))
+    assert [option["changes"] for option in plain["options"]] == [option["changes"] for option in found["options"]]  # ranked by the formulas
+    of = {option["changes"].get("layout.strategy"): option for option in found["options"]}
+    assert of[None]["memory"]["evidence"] == "measured" and of[None]["memory"]["allocated_peak_bytes"]["high"] == 100 * MIB
+    assert of[None]["step"]["seconds"]["likely"] == 2.0 and of[None]["records"] == [{"file": same, "match": "same"}]
+    assert "measured" not in of[None]["worksheet"]
+    assert of["fsdp"]["memory"]["evidence"] == "estimated" and of["fsdp"]["records"] == [{"file": near, "match": "near"}]
+    formulas = estimate_memory(complete(worksheet_from_mapping(of["fsdp"]["worksheet"]))).allocated
+    assert of["fsdp"]["memory"]["allocated_peak_bytes"]["likely"] == pytest.approx(narrowed(formulas, [0.5]).likely, abs=4)
+    assert of["fsdp_grad_op"] == next(option for option in plain["options"] if option["changes"] == of["fsdp_grad_op"]["changes"])
+    told = {each["file"]: each for each in found["records"]["used"]}
+    assert (told[same]["replaced"], told[same]["narrowed"], told[same]["options"]) == (1, 0, 3)
+    assert (told[near]["replaced"], told[near]["narrowed"]) == (0, 1) and found["records"]["refused"] == []
+
+
+def test_of_a_market_only_the_card_of_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = keep(tmp_path / "evidence", 100 * MIB, of=sheet(4))
+    (tmp_path / "machines.toml").write_text(OWN.format("H100-SXM") + OWN.format("A30").replace("box", "other"))
+    market = sheet(4)
+    del market["machine"]
+    found = planned(capsys, market, "--provider", "own", "--evidence", "evidence")
+    of = {option["worksheet"]["machine"]["gpu"]: option.get("records") for option in found["options"]}
+    assert of["A30"] is None and of["H100-SXM"][0]["file"] == name
+
+
+def test_records_are_told_in_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    near = keep(tmp_path / "evidence", 100 * MIB, of=sheet(16))
+    far = keep(tmp_path / "evidence", 100 * MIB, of=sheet(4), device="NVIDIA A30")
+    (tmp_path / "evidence" / "bad.json").write_text("[]")
+    text = " ".join(plan(capsys, sheet(4), "--evidence", "evidence").split())
+    assert f"Records {near} narrows the bounds of " in text and f"Not used {far}: it ran on A30, not on H100-SXM" in text
+    assert "Not read bad.json" in text
+
+
+def test_a_place_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("job.json").write_text(json.dumps(sheet()))
+    assert main(["plan", "job.json", "--evidence", "nowhere"]) == 2
+    assert "no such file" in capsys.readouterr().err
