@@ -16,6 +16,7 @@ from fullstep.job import Job, Settings, Worksheet, settings_of
 from fullstep.job.editing import edit
 from fullstep.lab.libraries import require_libraries
 from fullstep.lab.probe import COUNTED, Wanted, faults_of, notes_of, run_probe
+from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.ledger import Answer
 from fullstep.ledger.probe import Probe
 from fullstep.models import model_config
@@ -45,7 +46,8 @@ def probe(
     worksheet: Worksheet, *, cpu: int | None = None, steps: int = STEPS, weights: str = "", evaluate: bool = False, save_to: str = "",
     snapshot: str = "", limit_gib: float | None = None, seed: int = SEED, traces: bool = True, silent_seconds: float = SILENT_SECONDS,
     command: tuple[str, ...] = (), progress: Progress = lambda _: None, keep: Callable[[Probe], None] = lambda _: None,
-) -> Probed:  # fmt: skip
+    nodes: Nodes = ONE_NODE,
+) -> Probed | None:  # fmt: skip
     """Builds the worksheet's program on real devices and runs real steps: the longest row first.
 
     Args:
@@ -63,6 +65,10 @@ def probe(
         command: that asked for it, for the record
         progress: is told the stages as they come
         keep: is given the record, also where a signal ends the probe
+        nodes: on each of which the same is called, with as many ranks
+
+    Returns:
+        None: it completed, and this is not the first node, which tells of all
 
     Raises:
         InputError: the worksheet or another argument is at fault, or (UnsupportedError) cannot be probed
@@ -70,7 +76,7 @@ def probe(
     versions = require_libraries("probe")
     _require(steps, cpu, limit_gib, snapshot, seed)
     device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", gpus_that_torch_sees("probe"))
-    sheet = edit(worksheet, {"machine.gpus": ranks, "machine.nodes": 1})
+    sheet = edit(worksheet, {"machine.gpus": ranks, "machine.nodes": nodes.total})
     settings = settings_of(sheet)
     if faults := faults_of(settings):
         raise UnsupportedError(*(Fault(sheet.where(fault.where), fault.found, fault.allowed, fault.remedy) for fault in faults))
@@ -80,12 +86,12 @@ def probe(
         worksheet=recorded.as_dict(), config=config, model=str(sheet.section("model").get("name") or name), device=device, ranks=ranks,
         steps=steps, seed=seed, command=command, versions=versions, notes=tuple(notes_of(settings, device)), weights=weights,
         evaluates=evaluate, saves_to=save_to, snapshot=snapshot,
-        limit_bytes=None if limit_gib is None else int(limit_gib * GIB), silent_seconds=silent_seconds,
+        limit_bytes=None if limit_gib is None else int(limit_gib * GIB), silent_seconds=silent_seconds, nodes=nodes,
     )  # fmt: skip
     subject = subject_of(sheet)
-    answer = _said_before(sheet, subject, traces, progress)
+    answer = _said_before(sheet, subject, traces and nodes.rank == 0, progress)
     seen = run_probe(wanted, progress, keep)
-    return Probed(settings, seen, answer, tuple(_lines(settings, seen, answer)), _utilization(subject.job, seen))
+    return None if seen is None else Probed(settings, seen, answer, tuple(_lines(settings, seen, answer)), _utilization(subject.job, seen))
 
 
 def _utilization(job: Job | None, seen: Probe) -> float | None:

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--silent-seconds", metavar="N", type=float, default=600.0, help="a rank that says nothing for so long hangs (600)")
     parser.add_argument("--network-gbit-s", metavar="X", type=float, help="line rate between nodes, for what the model assumes of them")
     parser.add_argument("--json", action="store_true", help="one JSON object with every call's seconds instead of text")
-    add_node_arguments(parser)
+    add_node_arguments(parser, number=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from fullstep.cli.worksheet_arguments import flag_of
+from fullstep.errors import Fault, InputError
+
 if TYPE_CHECKING:
     from fullstep.lab.ranks.nodes import Nodes
 
 
-def add_node_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds them; under torchrun, srun, SkyPilot and dstack none is needed."""
+def add_node_arguments(parser: argparse.ArgumentParser, *, number: bool) -> None:
+    """Adds them; under torchrun, srun, SkyPilot and dstack none is needed.
+
+    Args:
+        parser: of the command
+        number: also ``--nodes``, which commands with a worksheet have as a key of it
+    """
     group = parser.add_argument_group(
         "several nodes", "the same command on each of them; under torchrun, srun, SkyPilot or dstack it finds the others by itself"
     )
-    group.add_argument("--nodes", metavar="N", type=int, help="nodes that take part (as the launcher says; without one 1)")
-    group.add_argument("--node-rank", metavar="R", type=int, help="of this one, from 0 on (as the launcher says)")
-    group.add_argument("--rendezvous", metavar="HOST:PORT", help="of the node of rank 0 (as the launcher says)")
+    if number:
+        group.add_argument("--nodes", metavar="N", help="nodes that take part (as the launcher says; without one 1)")
+    group.add_argument("--node-rank", metavar="R", type=int, help="beside --nodes: of this one, from 0 on (as the launcher says)")
+    group.add_argument("--rendezvous", metavar="HOST:PORT", help="beside --nodes: of the node of rank 0 (as the launcher says)")
 
 
 def nodes_from(arguments: argparse.Namespace) -> Nodes:
@@ -27,7 +36,12 @@ def nodes_from(arguments: argparse.Namespace) -> Nodes:
     """
     from fullstep.lab.ranks.nodes import nodes_of  # noqa: PLC0415 - not needed for help
 
-    return nodes_of(arguments.nodes, arguments.node_rank, arguments.rendezvous)
+    stated = vars(arguments).get("nodes", flag_of(arguments, "machine.nodes"))
+    try:
+        number = None if stated is None else int(stated)
+    except ValueError:
+        raise InputError(Fault("--nodes", f'"{stated[:40]}"', "a whole number from 1 on")) from None
+    return nodes_of(number, arguments.node_rank, arguments.rendezvous)
 
 
 def told_elsewhere(nodes: Nodes) -> str:

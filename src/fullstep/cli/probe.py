@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_LAB, EXIT_OK
-from fullstep.cli.probe_command import add_command_arguments, run_command_probe_cli
+from fullstep.cli.node_arguments import add_node_arguments, nodes_from, told_elsewhere
+from fullstep.cli.probe_command import add_command_arguments, keep_record, run_command_probe_cli
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
 from fullstep.errors import Fault, InputError
 
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-trace", action="store_true", help="no trace beside it")
     parser.add_argument("--silent-seconds", metavar="N", type=float, default=600.0, help="a rank that says nothing for so long hangs (600)")
     parser.add_argument("--json", action="store_true", help="the record as one JSON object instead of text")
+    add_node_arguments(parser, number=False)
     add_command_arguments(parser)
     add_worksheet_arguments(parser)
 
@@ -48,6 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         return run_command_probe_cli(arguments)
     if not arguments.silent_seconds > 0:
         raise InputError(Fault("--silent-seconds", f"found {arguments.silent_seconds:g}", "more than 0"))
+    nodes = nodes_from(arguments)
+    if not nodes.begins:
+        return EXIT_OK
     _require_places(arguments)
     worksheet = worksheet_from(arguments)
     from fullstep.api.probed import probe  # noqa: PLC0415 (after the arguments are known to be good)
@@ -59,8 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
             weights=arguments.real_weights, evaluate=arguments.evaluate, save_to=arguments.save_to,
             snapshot=arguments.snapshot, limit_gib=arguments.limit_gib, seed=arguments.seed,
             traces=not arguments.no_trace, silent_seconds=arguments.silent_seconds, command=("fullstep", *sys.argv[1:]),
-            progress=say, keep=lambda seen: _keep(seen, arguments),
+            progress=say, keep=lambda seen: _keep(seen, arguments), nodes=nodes,
         )  # fmt: skip
+    if probed is None:
+        sys.stderr.write(told_elsewhere(nodes))
+        return EXIT_OK
     _say(probed, arguments.json)
     return _EXITS[probed.probe.outcome]
 
@@ -83,15 +91,7 @@ def _require_places(arguments: argparse.Namespace) -> None:
 
 def _keep(seen: Probe, arguments: argparse.Namespace) -> None:
     """Also of a probe that a signal ends, of which nothing else is told: what is known of it stands in a line then."""
-    if arguments.evidence:
-        from fullstep.formats.probe_record import save  # noqa: PLC0415
-
-        try:
-            sys.stderr.write(f"fullstep: the record is {arguments.evidence.rstrip('/')}/{save(seen, arguments.evidence)}\n")
-        except InputError as error:  # what was measured is told nonetheless
-            from fullstep.report.faults import faults_text  # noqa: PLC0415
-
-            sys.stderr.write(faults_text(error))
+    keep_record(seen, arguments.evidence)
     if seen.outcome == "stopped":
         from fullstep.report.probe_text import known_words  # noqa: PLC0415
 

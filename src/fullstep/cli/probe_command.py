@@ -10,7 +10,7 @@ from fullstep.cli.worksheet_arguments import states_anything
 from fullstep.errors import Fault, InputError
 from fullstep.ledger.probe import Probe
 
-_OF_WORKSHEETS = ("cpu", "real_weights", "evaluate", "save_to", "limit_gib", "snapshot")
+_OF_WORKSHEETS = ("cpu", "real_weights", "evaluate", "save_to", "limit_gib", "snapshot", "node_rank", "rendezvous")
 """options that a command has no use for: it says by itself what it trains, and on what"""
 _EXITS = {"completed": EXIT_OK, "out_of_memory": EXIT_DOES_NOT_FIT, "rank_died": EXIT_LAB, "hung": EXIT_LAB}
 
@@ -61,12 +61,28 @@ def _run(arguments: argparse.Namespace) -> Probe:
         return run_command_probe(wanted, hear=hear, progress=say, keep=lambda probe: _tell(probe, arguments))
 
 
+def keep_record(probe: Probe, where: str) -> None:
+    """Writes it into a folder and says where on standard error, or why not: what was measured is told nonetheless.
+
+    Args:
+        probe: what was measured
+        where: a folder or URL; empty: nothing is written
+    """
+    if not where:
+        return
+    from fullstep.formats.probe_record import save  # noqa: PLC0415
+
+    try:
+        sys.stderr.write(f"fullstep: the record is {where.rstrip('/')}/{save(probe, where)}\n")
+    except InputError as error:
+        from fullstep.report.faults import faults_text  # noqa: PLC0415
+
+        sys.stderr.write(faults_text(error))
+
+
 def _tell(probe: Probe, arguments: argparse.Namespace) -> None:
     """Also of a probe that a signal ends: whoever reads a pipe or a file has the record then."""
-    if arguments.evidence:
-        from fullstep.formats.probe_record import save  # noqa: PLC0415
-
-        save(probe, arguments.evidence)
+    keep_record(probe, arguments.evidence)
     if arguments.json:
         from fullstep.formats.probe_record import record_of  # noqa: PLC0415
         from fullstep.report.json import dump  # noqa: PLC0415

@@ -38,6 +38,17 @@ def add_worksheet_arguments(parser: argparse.ArgumentParser, several: bool = Fal
         groups[section].add_argument(flag.flag, dest=_KEY + flag.dotted, metavar=flag.metavar, help=flag.help)
 
 
+def flag_of(arguments: argparse.Namespace, dotted: str) -> str | None:
+    """What the flag of a key says, as it was typed; None: it was not given.
+
+    Args:
+        arguments: of the command line
+        dotted: the key's full name
+    """
+    text: str | None = vars(arguments).get(_KEY + dotted)
+    return text
+
+
 def worksheet_from(arguments: argparse.Namespace, model_if_none: str | None = None) -> Worksheet:
     """The one worksheet of a command.
 

@@ -33,3 +33,10 @@ def gathered(record: dict[str, Any]) -> list[dict[str, Any]]:
     all_of_them: list[Any] | None = [None] * ranks if dist.get_rank() == 0 else None
     dist.gather_object(record, all_of_them)
     return [record] if all_of_them is None else [record, *all_of_them[on_node:]]
+
+
+def agreed(text: str) -> str:
+    """What the first rank has: on several nodes each front has its own. All call it."""
+    texts = [text]
+    dist.broadcast_object_list(texts, src=0)
+    return texts[0]

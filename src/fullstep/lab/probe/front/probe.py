@@ -17,6 +17,7 @@ from fullstep.errors.stops import signal_words, stoppable, stops_wait
 from fullstep.lab.host import host_memory_bytes
 from fullstep.lab.probe.known import left_by
 from fullstep.lab.probe.task import Record, Task, write_task
+from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.lab.ranks.tree import SilentError, started
 from fullstep.ledger.probe import Outcome, OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
 
@@ -36,6 +37,7 @@ class Wanted:
     device: str
     """cpu or cuda"""
     ranks: int
+    """of this node, and of each other one"""
     steps: int
     seed: int
     command: tuple[str, ...]
@@ -47,15 +49,25 @@ class Wanted:
     snapshot: str = ""
     limit_bytes: int | None = None
     silent_seconds: float = 600.0
+    nodes: Nodes = ONE_NODE
+
+    @property
+    def world_size(self) -> int:
+        return self.ranks * self.nodes.total
 
 
-def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callable[[Probe], None] = lambda _: None) -> Probe:
+def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callable[[Probe], None] = lambda _: None) -> Probe | None:
     """Runs it. A rank that dies or hangs is an outcome, of which the record says what is known.
+
+    Of several nodes the first one tells of all that completed. Where memory runs out or a rank dies, each one tells of its own ranks.
 
     Args:
         wanted: what is probed
         progress: is told the stages as they come
         keep: is given the record, also where a signal ends the probe
+
+    Returns:
+        None: it completed, and the first node tells of it
 
     Raises:
         InputError: the program cannot be built from the worksheet
@@ -73,9 +85,11 @@ def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callabl
         except LabError as error:
             outcome = "rank_died", str(error)
         except (SystemExit, KeyboardInterrupt) as stop:
-            keep(_probe_of(wanted, made, ("stopped", signal_words(stop)), _records(room, wanted.ranks)))
+            keep(_probe_of(wanted, made, ("stopped", signal_words(stop)), _records(room, wanted.world_size)))
             raise
-        found = _probe_of(wanted, made, outcome, _records(room, wanted.ranks))
+        found = _probe_of(wanted, made, outcome, _records(room, wanted.world_size))
+    if wanted.nodes.rank and found.outcome == "completed":
+        return None
     keep(found)
     return found
 
@@ -96,8 +110,8 @@ def _own_folder(saves_to: str) -> str:
 def _go(wanted: Wanted, task: Path, progress: Progress) -> None:
     from_hub = bool(wanted.weights) and not Path(wanted.weights).exists()
     environment = {"HF_HUB_OFFLINE": "0"} if from_hub else {}
-    progress(f"starting {wanted.ranks} ranks")
-    with started("the probe", wanted.ranks, _WORKER, task, environment) as tree, stoppable():
+    progress(f"starting {wanted.ranks} ranks{wanted.nodes.words}")
+    with started("the probe", wanted.ranks, _WORKER, task, environment, nodes=wanted.nodes) as tree, stoppable():
         tree.wait_for_ranks(wanted.silent_seconds, progress)
         if not tree.ended_early:
             tree.wait_for_end()
@@ -112,11 +126,13 @@ def _probe_of(wanted: Wanted, made: str, outcome: tuple[Outcome, str], records: 
     ran_out = next((_ran_out(record) for record in records if "out_of_memory" in record), None)
     if ran_out is not None:
         outcome = "out_of_memory", f"rank {ran_out.rank} in {ran_out.phase} of step {ran_out.step}"
+    elif outcome[0] != "completed" and wanted.nodes.total > 1:
+        outcome = outcome[0], f"{outcome[1]} (ranks of this node; those of others are told of there)"
     first = records[0] if records else {}
     return Probe(
         outcome=outcome[0], reason=outcome[1], made=made, command=wanted.command, seed=wanted.seed, model=wanted.model,
         parameters=first.get("parameters"), trainable_parameters=first.get("trainable_parameters"), worksheet=wanted.worksheet,
-        environment=_environment(wanted, first), ranks=tuple(_rank(record) for record in records), world_size=wanted.ranks,
+        environment=_environment(wanted, first), ranks=tuple(_rank(record) for record in records), world_size=wanted.world_size,
         out_of_memory=ran_out, notes=wanted.notes,
     )  # fmt: skip
 
@@ -137,7 +153,7 @@ def _rank(record: Record) -> ProbedRank:
 def _environment(wanted: Wanted, first: Record) -> dict[str, Any]:
     """Where it ran: what the ranks say, and what the machine says without torch."""
     found: dict[str, Any] = {
-        "device": first.get("device", wanted.device), "ranks": wanted.ranks, "nodes": 1, "versions": dict(wanted.versions),
+        "device": first.get("device", wanted.device), "ranks": wanted.world_size, "nodes": wanted.nodes.total, "versions": dict(wanted.versions),
         "system": platform.platform(), "processors": os.cpu_count(), "host_memory_bytes": host_memory_bytes(), "commit": _commit(),
     }  # fmt: skip
     found |= {name: value for name, value in first.get("environment", {}).items() if name != "torch"}
