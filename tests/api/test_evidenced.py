@@ -15,6 +15,7 @@ from fullstep.job import complete, worksheet_from_mapping
 from fullstep.physics import estimate_memory
 from fullstep.quantities import MIB, Bounds
 
+
 def estimate(capsys: pytest.CaptureFixture[str], tmp_path: Path, of: dict[str, Any], *more: str, code: int = 0) -> str:
     (tmp_path / "job.json").write_text(json.dumps(of))
     assert main(["estimate", str(tmp_path / "job.json"), *more]) == code

@@ -47,7 +47,7 @@ def test_the_very_option_is_measured_and_near_ones_are_narrowed(tmp_path: Path, 
     own = estimate_memory(complete(worksheet_from_mapping(two(8, "fsdp")))).allocated
     near = keep(tmp_path / "evidence", (own.likely + own.high) / 2, of=two(8, "fsdp"), ranks=2)
     plain, found = (planned(capsys, two(4), *more) for more in ((), ("--evidence", "evidence")))
-    assert [option["changes"] for option in plain["options"]] == [option["changes"] for option in found["options"]]  # ranked by the formulas
+    assert [option["changes"] for option in plain["options"]] == [option["changes"] for option in found["options"]]
     of = {option["changes"].get("layout.strategy"): option for option in found["options"]}
     assert of[None]["memory"]["evidence"] == "measured" and of[None]["memory"]["allocated_peak_bytes"]["high"] == 100 * MIB
     assert of[None]["step"]["seconds"]["likely"] == 2.0 and of[None]["records"] == [{"file": same, "match": "same"}]

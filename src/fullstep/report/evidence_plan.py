@@ -11,6 +11,8 @@ from fullstep.report.paper import Paper
 if TYPE_CHECKING:
     from fullstep.errors import Fault
 
+_MOST_USED = 4
+
 
 class UsedOf(NamedTuple):
     """What a record did to the options of a plan; where there are none, to what comes closest."""
@@ -41,8 +43,10 @@ class PlanRecords(NamedTuple):
 def plan_records_text(records: PlanRecords, paper: Paper) -> str:
     """Each record that was used, of how many options, then those that were not, and why."""
     lines: list[str] = []
-    for record in records.used:
+    for record in records.used[:_MOST_USED]:
         lines += paper.entry("" if lines else "Records", f"{record.name} {_did(record)}: {record.why}")
+    if (rest := len(records.used) - _MOST_USED) > 0:
+        lines += paper.entry("", f"and {rest} more under --json")
     if not records.used:
         lines += paper.entry("Records", "none of them is of an option or near one")
     return paper.finish([*lines, *unused_lines(records.refused, records.faults, paper)])
