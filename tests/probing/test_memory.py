@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from fullstep.probing.memory import AllocatorMemory
+import pytest
+import torch
+
+from fullstep.probing.memory import AllocatorMemory, _Cuda, raised
 
 
 class _Allocator:
@@ -93,3 +97,24 @@ def test_a_peak_that_the_program_makes_begin_anew_is_told_nevertheless() -> None
     assert memory.close()["cuda:0"][:2] == [50, 13]
     assert memory.close()["cuda:0"][:2] == [13, 13]
     assert allocator.program_finds() == 13
+
+
+def test_programs_that_ask_whichever_accelerator_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.accelerator has statistics of its own, of the same allocator."""
+    accelerator = torch.accelerator
+    peak = {"allocated_bytes.all.peak": 5, "allocated_bytes.all.current": 1}
+    calls: list[str] = []
+    played = {"memory_stats": lambda _=None, /: OrderedDict(peak), "reset_peak_memory_stats": lambda _=None, /: calls.append("its own")}
+    for name, play in played.items():
+        monkeypatch.setattr(accelerator, name, play)
+        monkeypatch.setattr(accelerator.memory, name, play)
+    monkeypatch.setattr(accelerator.memory, "_get_device_index", lambda _index, optional: 0)
+    before = accelerator.memory_stats, accelerator.reset_peak_memory_stats, torch.cuda.reset_peak_memory_stats
+    restore = _Cuda().replace(
+        lambda _index, stats: raised(stats, {"allocated_bytes": {"all": {"peak": 50}}}), lambda index: calls.append(f"reset {index}")
+    )
+    assert accelerator.max_memory_allocated() == 50 and accelerator.memory_allocated() == 1
+    accelerator.reset_peak_memory_stats()
+    assert calls == ["reset 0", "its own"]
+    restore()
+    assert (accelerator.memory_stats, accelerator.reset_peak_memory_stats, torch.cuda.reset_peak_memory_stats) == before

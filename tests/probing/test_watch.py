@@ -76,6 +76,32 @@ def test_memory_that_runs_out(tmp_path: Path) -> None:
     assert probe.out_of_memory is not None and probe.out_of_memory.asked_bytes == 1 << 52
 
 
+def test_memory_that_runs_out_before_another_error(tmp_path: Path) -> None:
+    """The program catches the one, and the other ends it."""
+    with pytest.raises(ZeroDivisionError), probing(tmp_path):
+        try:
+            _train(5, fails_at=3)
+        except RuntimeError:
+            print(1 // len([]))
+    assert probe_of_folder(str(tmp_path)).outcome == "out_of_memory"  # one led to the other
+    with pytest.raises(ZeroDivisionError), probing(tmp_path / "again"):
+        with pytest.raises(RuntimeError):
+            _train(5, fails_at=3)
+        print(1 // len([]))
+    probe = probe_of_folder(str(tmp_path / "again"))
+    assert (probe.outcome, probe.out_of_memory) == ("rank_died", None)
+
+
+def test_two_watches_of_one_process_leave_a_file_each(tmp_path: Path) -> None:
+    """As where a program runs another one in its place, which keeps the process's number."""
+    for _ in range(2):
+        with probing(tmp_path):
+            _train(4)
+    probe = probe_of_folder(str(tmp_path))
+    assert len(list(tmp_path.iterdir())) == 2 and len(probe.ranks) == 1
+    assert "rank 0 is that of 2 processes: of the one with most steps" in probe.notes
+
+
 def test_an_error_of_the_program(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), probing(tmp_path):
         _train(2)

@@ -6,8 +6,10 @@ import errno
 import re
 from typing import Any, NamedTuple
 
-_UNITS = {"bytes": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-_SIZE = rf"([\d.]+) ?({'|'.join(_UNITS)})\b"
+_UNITS = {"bytes": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50, "EiB": 2**60}
+_LARGEST = 2**63
+"""that is taken for a size"""
+_SIZE = rf"(\d{{1,20}}(?:\.\d{{1,20}})?) ?({'|'.join(_UNITS)})\b"
 _ASKED = re.compile(rf"(?:[Tt]ried to allocate|[Uu]nable to allocate) {_SIZE}")
 _ALLOCATED = re.compile(rf"{_SIZE} is allocated by PyTorch")
 _CACHED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
@@ -72,4 +74,5 @@ def ran_out_in(text: str) -> RanOut:
 
 def _bytes(pattern: re.Pattern[str], text: str) -> int | None:
     found: Any = pattern.search(text)
-    return None if found is None else round(float(found[1]) * _UNITS[found[2]])
+    size = None if found is None else round(float(found[1]) * _UNITS[found[2]])
+    return size if size is None or size <= _LARGEST else None

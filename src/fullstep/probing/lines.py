@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from contextlib import suppress
@@ -28,8 +29,7 @@ class Lines:
     """
 
     def __init__(self, folder: Path, name: str, head: dict[str, Any]) -> None:
-        self.path = folder / f"{name}{SUFFIX}"
-        self._stream = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self.path, self._stream = _new_file(folder, name)
         self._peaks: dict[tuple[str, str], int] = {}
         self.write(head)
 
@@ -59,6 +59,16 @@ class Lines:
         stream, self._stream = self._stream, -1  # whose number another file may have next
         with suppress(OSError):
             os.close(stream)
+
+
+def _new_file(folder: Path, name: str) -> tuple[Path, int]:
+    """A process that runs another program in its place (exec) keeps its number: the other one has a file of its own."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+    for count in itertools.count(1):
+        path = folder / (f"{name}{SUFFIX}" if count == 1 else f"{name}-{count}{SUFFIX}")
+        with suppress(FileExistsError):
+            return path, os.open(path, flags, 0o644)
+    raise AssertionError
 
 
 def enough_path(folder: Path, process: int) -> Path:

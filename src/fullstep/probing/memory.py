@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from fullstep.probing.cycle import Figures, Moment
+from fullstep.probing.faults import RanOut
 
 _ALLOCATED, _RESERVED = "allocated_bytes", "reserved_bytes"
 
@@ -172,13 +173,78 @@ class _Cuda:
             own(device)
 
         def restore() -> None:
+            restore_accelerator()
             for place in (module, cuda):
                 place.memory_stats_as_nested_dict, place.reset_peak_memory_stats = stats, own
 
         for place in (module, cuda):
             place.memory_stats_as_nested_dict = memory_stats_as_nested_dict
             place.reset_peak_memory_stats = reset_peak_memory_stats
+        restore_accelerator = _replace_accelerator(told, reset)
         return restore
+
+
+def _replace_accelerator(told: Callable[..., dict[str, Any]], reset: Callable[[int], None]) -> Callable[[], None]:
+    """The same for ``torch.accelerator``, by which programs ask that do not care whose device it is. Returns what undoes that."""
+    module = getattr(getattr(torch, "accelerator", None), "memory", None)
+    if module is None:  # torch before 2.9
+        return lambda: None
+    stats, own = module.memory_stats, module.reset_peak_memory_stats
+
+    def memory_stats(device_index: Any = None, /) -> dict[str, Any]:
+        found = stats(device_index)
+        return found and type(found)(_flat(told(module._get_device_index(device_index, optional=True), _nested(found))))
+
+    def reset_peak_memory_stats(device_index: Any = None, /) -> None:
+        if stats(device_index):
+            reset(module._get_device_index(device_index, optional=True))
+        own(device_index)
+
+    def put(new: Any, other: Any) -> None:
+        for place in (module, torch.accelerator):
+            place.memory_stats, place.reset_peak_memory_stats = new, other
+
+    put(memory_stats, reset_peak_memory_stats)
+    return lambda: put(stats, own)
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """
+    >>> _nested({"a.all.peak": 1, "b": 2})
+    {'a': {'all': {'peak': 1}}, 'b': 2}
+    """
+    found: dict[str, Any] = {}
+    for name, value in flat.items():
+        *outer, last = name.split(".")
+        table = found
+        for part in outer:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return found
+
+
+def _flat(nested: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """
+    >>> _flat({"a": {"all": {"peak": 1}}, "b": 2})
+    [('a.all.peak', 1), ('b', 2)]
+    """
+    return [
+        pair
+        for name, value in nested.items()
+        for pair in (_flat(value, f"{before}{name}.") if isinstance(value, dict) else [(before + name, value)])
+    ]
+
+
+def allocator_at_end(device: int, asked: int, total: int) -> RanOut:
+    """What CUDA's allocator holds where it gives up, before the error has given anything back.
+
+    Args:
+        device: its index
+        asked: by the request that it refuses [bytes]
+        total: what it may take of the device [bytes]
+    """
+    stats = torch._C._cuda_memoryStats(device)
+    return RanOut(asked, stats[_ALLOCATED]["all"]["current"], stats[_RESERVED]["all"]["current"], total)
 
 
 class CountedMemory(Memory):

@@ -19,11 +19,12 @@ from torch.optim import optimizer as optimizers
 
 from fullstep.probing import memory as memories
 from fullstep.probing.cycle import Cycle, Part, Step
-from fullstep.probing.faults import RanOut, ran_out
 from fullstep.probing.lines import Lines
+from fullstep.probing.shortage import Shortages
 
 _HOST_SECONDS = 1.0
 """between two looks at the most host memory so far: a look takes longer than all the rest"""
+_MOST_DIGITS = 9
 WATCHING: list[Watch] = []
 """the one over this process, if any"""
 
@@ -49,6 +50,7 @@ class Watch:
         self._optimizers: list[str] = []
         self._host_peak_bytes: int | None = None
         self._asked = -math.inf
+        self._shortages = Shortages(self._write, lambda: self._cycle.at)
         self._fresh()
 
     def begin(self) -> None:
@@ -63,7 +65,7 @@ class Watch:
         self._replace(sys, "excepthook", self._watched_errors)
         self._replace(threading, "excepthook", self._watched_errors_of_threads)
         with suppress(AttributeError):
-            torch.cuda._lazy_call(self._attach)  # once the program uses CUDA
+            torch.cuda._lazy_call(self._shortages.attach)  # once the program uses CUDA
         WATCHING.append(self)
 
     def end(self, how: dict[str, Any] | None = None) -> None:
@@ -75,6 +77,7 @@ class Watch:
         if self not in WATCHING:
             return
         WATCHING.remove(self)
+        self._shortages.is_over = True
         for undo in reversed(self._undo):
             with suppress(Exception):
                 undo()
@@ -133,6 +136,7 @@ class Watch:
         if torch.compiler.is_compiling() or not self._looks():
             return
         self._quietly(self._cycle.optimizer_ends)
+        self._quietly(self._shortages.went_on)
         self._stop_if_enough()
 
     def _watched_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,10 +148,11 @@ class Watch:
             try:
                 found = backward(*given, **named)
             except BaseException as error:
-                self._quietly(self._note_error, error)
+                self._quietly(self._shortages.noted, error)
                 self._quietly(functools.partial(self._cycle.backward_ends, failed=True))
                 raise
             self._quietly(self._cycle.backward_ends)
+            self._quietly(self._shortages.went_on)
             self._stop_if_enough()
             return found
 
@@ -174,44 +179,17 @@ class Watch:
     def _watched_errors_of_threads(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         def excepthook(arguments: Any) -> None:
             if arguments.exc_value is not None:
-                self._quietly(self._note_error, arguments.exc_value)
+                self._quietly(self._shortages.noted, arguments.exc_value)
             hook(arguments)
 
         return excepthook
 
     def failed(self, error: BaseException) -> None:
         """The program ends by this error."""
-        self._quietly(self._note_error, error)
-        self.end({"error": f"{type(error).__name__}: {str(error)[:300]}", "at": time.time()})
-
-    def _note_error(self, error: BaseException) -> None:
-        """Where it is one of memory; each once."""
-        found = ran_out(error)
-        if found is not None and found.limit_bytes is None and found.allocated_bytes is None:
-            found = found._replace(limit_bytes=memories.host_limit_bytes())
-        if found is None or getattr(error, "_fullstep_noted", False):
-            return
-        with suppress(AttributeError):
-            error._fullstep_noted = True  # type: ignore[attr-defined]
-        self._note_ran_out(found)
-
-    def _note_ran_out(self, found: RanOut) -> None:
-        step, phase = self._cycle.at
-        self._write({"out_of_memory": found._asdict(), "step": step, "phase": phase})
-
-    def _attach(self) -> None:
-        """In the midst of CUDA's own beginning, which nothing may disturb."""
+        of_memory = False
         with suppress(Exception):
-            torch._C._cuda_attach_out_of_memory_observer(self._cuda_ran_out)
-
-    def _cuda_ran_out(self, device: int, asked: int, total: int, _free: int) -> None:
-        """Called by the allocator where it gives up, whatever becomes of the error."""
-        if self not in WATCHING:  # there is no way to detach it
-            return
-        with suppress(Exception):
-            stats = torch._C._cuda_memoryStats(device)
-            held = [stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes")]
-            self._note_ran_out(RanOut(asked, held[0], held[1], total))
+            of_memory = self._shortages.noted(error)
+        self.end({"error": f"{type(error).__name__}: {str(error)[:300]}", "of_memory": of_memory, "at": time.time()})
 
     def _note_optimizer(self, optimizer: Any) -> None:
         name = type(optimizer).__name__
@@ -272,7 +250,8 @@ def _usual_memory() -> memories.Memory:
 
 def _head(names: list[str]) -> dict[str, Any]:
     """Who writes, on what."""
-    rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    rank = _number_of("RANK", 0)
+    ranks = max(_number_of("WORLD_SIZE", 1), rank + 1)  # somebody may have set one without the other
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     devices = {}
@@ -285,3 +264,9 @@ def _head(names: list[str]) -> dict[str, Any]:
         "torch": str(torch.__version__), "cuda": torch.version.cuda or torch.version.hip, "optimizers": names,
         "threads": torch.get_num_threads(),
     }  # fmt: skip
+
+
+def _number_of(variable: str, otherwise: int) -> int:
+    """From 0 on, as launchers set it."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else otherwise

@@ -6,13 +6,15 @@ import shlex
 
 from fullstep.ledger.probe import OutOfMemory, Probe, ProbedRank, Stretch, instants_of
 from fullstep.quantities import GIB, MIB
-from fullstep.report.paper import Paper
+from fullstep.report.paper import Paper, cut
 
 _OUTCOMES = {
     "completed": "Measured", "out_of_memory": "OUT OF MEMORY", "rank_died": "A RANK DIED", "hung": "IT HUNG", "stopped": "Stopped",
 }  # fmt: skip
 _INK = {"completed": "green", "out_of_memory": "red", "rank_died": "red", "hung": "red", "stopped": "yellow"}
 _MOST_RANKS = 16
+_MARGIN = 4
+"""signs before a line of output"""
 
 
 def command_probe_text(probe: Probe, paper: Paper) -> str:
@@ -29,7 +31,9 @@ def command_probe_text(probe: Probe, paper: Paper) -> str:
     if saves := [rank.save_seconds for rank in probe.ranks if rank.save_seconds is not None]:
         lines += paper.entry("Save", f"{max(saves):.2f} s for a checkpoint")
     lines += _memory_lines(probe, paper)
-    lines += [line for note in probe.notes for line in paper.entry("Note", note)]
+    for note in probe.notes:
+        first, *block = note.split("\n")
+        lines += [*paper.entry("Note", first), *(f"    {cut(each, paper.width - _MARGIN)}" for each in block)]
     return paper.finish(lines)
 
 

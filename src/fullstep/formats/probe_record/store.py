@@ -15,6 +15,7 @@ from fullstep.ledger.probe import Probe
 MOST_FILES = 10_000
 """that are read of one folder"""
 _TRIES = 1000
+_REPORT = "Please report this with the command."
 
 
 class Stored(NamedTuple):
@@ -36,9 +37,10 @@ def save(probe: Probe, where: str) -> str:
         where: a folder, or a URL that fsspec reaches; a folder is made where it is not there
 
     Raises:
-        InputError: it cannot be written there, or is too large
+        InputError: it cannot be written there, is too large, or holds what the reader would refuse
     """
     data = record_text(probe).encode("ascii")
+    _require_readable(data, where)
     folder, stem = folder_at(where), _stem(probe, json.loads(data)["sha256"])
     for count in range(1, _TRIES):
         name = f"{stem}.json" if count == 1 else f"{stem}-{count}.json"
@@ -82,6 +84,14 @@ def _stored(folder: Folder, name: str) -> Stored:
         return Stored(name, probe_from_bytes(folder.read(name, LARGEST_BYTES + 1), name))
     except InputError as error:
         return Stored(name, None, error.faults)
+
+
+def _require_readable(data: bytes, where: str) -> None:
+    """What is written has to be read again."""
+    try:
+        probe_from_bytes(data, "the record")
+    except InputError as error:
+        raise InputError(Fault(where, f"not written, since it could not be read again: {error}", "a sound record", _REPORT)) from None
 
 
 def _is_same(folder: Folder, name: str, data: bytes) -> bool:

@@ -15,11 +15,17 @@ from typing import Any
 import pytest
 
 from fullstep.errors import InputError
-from fullstep.lab.probe.command.probe import NO_STEP, WantedCommand, _ran_out_in_output, run_command_probe
+from fullstep.formats.probe_record import probe_from_bytes, record_text
+from fullstep.lab.probe.command.probe import NO_STEP, WantedCommand, _ran_out_in_output, probe_of_folder, run_command_probe
 from fullstep.lab.probe.command.run import HOOK
 from fullstep.lab.probe.command.seen import Seen, ran_out_of, ranks_of, read_seen
 from fullstep.ledger.probe import Probe, Stretch
 
+_UNSOUND = (
+    '"memory": 7', '"memory": [[1, "forward"]]', '"memory": [[1, "forward", {"cpu": []}]]', '"memory": [[1, "A phase!", {"cpu": [0]}]]',
+    '"memory": [[1, "forward", {"cuda:0": [1, 2, 3, -4]}]]', '"beside": []', '"counted": [[1]]', '"devices": {"cuda:0": 1}',
+    '"out_of_memory": {"asked_bytes": 1}', '"host": 1e300', '"rank": true',
+)  # fmt: skip
 _FULLSTEP = str(Path(sys.executable).with_name("fullstep"))
 
 
@@ -71,7 +77,7 @@ def test_the_hook_waits_for_torch_and_tells_it_once(tmp_path: Path) -> None:
 def test_a_program_that_ends_with_an_error() -> None:
     probe = _python("import sys; print('so far'); sys.exit(7)")
     assert (probe.outcome, probe.reason) == ("rank_died", "the command ended with exit code 7 after step 0")
-    assert "its output: so far" in probe.notes
+    assert probe.notes[-1] == "its output ended with:\nso far"  # one note, line by line
 
 
 def test_one_that_a_signal_kills() -> None:
@@ -96,7 +102,7 @@ def test_one_that_hangs(closes: str) -> None:
     probe = _python(f"import os, time; print(os.getpid(), flush=True); {closes}time.sleep(600)", silent_seconds=1.0)
     assert (probe.outcome, probe.reason) == ("hung", "no output and no step for 1 s: before any step")
     assert time.monotonic() - begun < 30
-    assert not _is_running(int(probe.notes[1].rpartition(" ")[2]))
+    assert not _is_running(int(probe.notes[1].rpartition("\n")[2]))
 
 
 def test_a_step_is_a_sign_of_life() -> None:
@@ -165,16 +171,60 @@ def test_what_a_command_leaves_behind_may_print_for_ever() -> None:
 def test_lines_of_strangers(tmp_path: Path) -> None:
     """What is no number, too deep, no file, or a pipe is passed over."""
     lines = ['{"rank": 0, "world_size": 1}', '{"step": "x", "seconds": "y"}', "[" * 100_000, '{"step": 3, "seconds": NaN, "data": 0}']
+    lines += [f'{{"step": 9, "seconds": 1, "data": 0, {each}}}' for each in _UNSOUND]
     lines += ['{"step": 4, "seconds": -1, "data": 0}', '{"step": 5, "seconds": 0.5, "data": 0}']
     (tmp_path / "a.steps.jsonl").write_text("\n".join(lines), encoding="ascii")
     (tmp_path / "b.steps.jsonl").mkdir()
     os.mkfifo(tmp_path / "c.steps.jsonl")
     (seen,) = read_seen(tmp_path)
     assert [line["step"] for line in seen.steps] == [5]
+    _is_read_again(probe_of_folder(str(tmp_path)))
+
+
+def _is_read_again(probe: Probe) -> None:
+    assert probe_from_bytes(record_text(probe).encode(), "a.json") == probe
 
 
 def test_memory_that_ran_out_and_was_survived_is_not_what_ended_it() -> None:
     ran = SimpleNamespace(tail=("RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes.",))
     ended, survived = Seen({}), Seen({}, caught=1)
-    assert _ran_out_in_output(ran, [ended]) is not None  # type: ignore[arg-type]
-    assert _ran_out_in_output(ran, [survived]) is None  # type: ignore[arg-type]
+    others = [Seen({}, error="ValueError: of its own"), Seen({}, error="RuntimeError: no memory", of_memory=True)]
+    assert _ran_out_in_output(ran, [ended]) is not None and _ran_out_in_output(ran, others) is not None  # type: ignore[arg-type]
+    assert _ran_out_in_output(ran, [survived]) is None and _ran_out_in_output(ran, others[:1]) is None  # type: ignore[arg-type]
+
+
+_RAN_OUT = {"out_of_memory": {"asked_bytes": 64, "allocated_bytes": None, "reserved_bytes": None, "limit_bytes": None}, "phase": "forward"}
+
+
+@pytest.mark.parametrize(
+    ("after", "is_named"),
+    [
+        ([], True),
+        ([{"error": "RuntimeError: no memory", "of_memory": True, "at": 5.0}], True),
+        ([{"error": "ValueError: of its own", "of_memory": False, "at": 5.0}], False),
+        ([{"survived": True}], False),
+        ([{"survived": True}, {**_RAN_OUT, "step": 2}], True),
+    ],
+)
+def test_memory_that_ran_out_is_named_only_where_it_was_the_end(tmp_path: Path, after: list[dict[str, Any]], is_named: bool) -> None:
+    lines = [{"rank": 0, "world_size": 1}, {"step": 1, "seconds": None, "data": None}, {**_RAN_OUT, "step": 2}, *after]
+    (tmp_path / "rank0-1.steps.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="ascii")
+    (seen,) = read_seen(tmp_path)
+    assert (ran_out_of(seen) is not None) == is_named
+    assert seen.caught == sum("survived" in line for line in after)
+
+
+@pytest.mark.parametrize("head", [{"rank": 5}, {"rank": 5, "world_size": 2}, {"rank": 0, "world_size": None}, {}])
+def test_a_rank_beyond_the_number_that_is_said(tmp_path: Path, head: dict[str, Any]) -> None:
+    """As of RANK without WORLD_SIZE: the record has as many as there must be."""
+    lines = [{"process": 1, **head}, {"step": 1, "seconds": 2.0, "data": None}]
+    (tmp_path / "rank5-1.steps.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="ascii")
+    probe = probe_of_folder(str(tmp_path))
+    assert probe.world_size == head.get("rank", 0) + 1
+    _is_read_again(probe)
+
+
+def test_a_command_that_is_too_long_for_a_record() -> None:
+    probe = _probe("true", *["x" * 100_000], *["y"] * 5000)
+    assert len(probe.command) == 4096
+    _is_read_again(probe)

@@ -25,6 +25,10 @@ from fullstep.probing.lines import COUNTER, FOLDER, STEPS
 
 _TOLD_LINES, _WIDTH = 6, 240
 _SHELL_SIGNAL = 128
+_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT")
+"""signals that no error of memory ends in"""
+_MOST_WORDS, _MOST_SIGNS = 4096, 2**15
+"""of the command in its record"""
 NO_STEP = (
     "no optimizer step was seen: the command has to step an optimizer of torch, in a Python that reads PYTHONPATH, outside of a CUDA graph"
 )
@@ -107,8 +111,8 @@ def _put_together(wanted: WantedCommand, made: str, ran: Ran, folder: Path, stop
         notes.append(f"it ended by itself after step {min(each.last_step for each in seen)}, before the {wanted.steps} that were asked for")
     if ran.how == "had enough":
         notes.append("it had not ended a minute after its last step, and was stopped")
-    if outcome not in ("completed", "stopped"):
-        notes += [f"its output: {printable(line[:_WIDTH])}" for line in list(ran.tail)[-_TOLD_LINES:]]
+    if outcome not in ("completed", "stopped") and ran.tail:
+        notes.append("\n".join(["its output ended with:", *(printable(line[:_WIDTH]) for line in list(ran.tail)[-_TOLD_LINES:])]))
     return _probe(wanted.command, made, seen, outcome=(outcome, reason), ran_out=ran_out, notes=notes)
 
 
@@ -118,10 +122,10 @@ def _outcome(wanted: WantedCommand, ran: Ran, seen: Sequence[Seen]) -> tuple[Out
         return "hung", f"no output and no step for {wanted.silent_seconds:g} s: {at}", None
     if ran.how == "had enough" or not ran.status or (seen and all(each.end == "enough" for each in seen)):
         return "completed", "", None
-    ran_out = next((each for one in seen if (each := ran_out_of(one))), None) or _ran_out_in_output(ran, seen)
-    if ran_out is not None:
-        return "out_of_memory", _where(ran_out), ran_out
     killed = first_killed("\n".join(ran.tail))
+    ran_out = next((each for one in seen if (each := ran_out_of(one))), None) or _ran_out_in_output(ran, seen)
+    if ran_out is not None and not (killed and killed.signal in _FROM_OUTSIDE and killed.rank == ran_out.rank):
+        return "out_of_memory", _where(ran_out), ran_out
     if ran.killed_for_memory > 0:
         rank = killed.rank if killed else 0
         step = next((each.last_step + 1 for each in seen if each.rank == rank), 1)
@@ -148,7 +152,8 @@ def _death(ran: Ran, seen: Sequence[Seen], killed: Killed | None) -> str:
 def _ran_out_in_output(ran: Ran, seen: Sequence[Seen]) -> OutOfMemory | None:
     """Where a framework caught the error and said so; one that steps came after was survived, whatever ended the program then."""
     line = next((line for line in reversed(ran.tail) if says_so(line)), None)
-    if line is None or any(each.caught for each in seen):
+    others = bool(seen) and len(seen) >= _world_size(seen) and all(each.error and not each.of_memory for each in seen)
+    if line is None or others or any(each.caught for each in seen):
         return None
     steps = min((each.last_step for each in seen), default=0)
     return OutOfMemory(seen[0].rank if seen else 0, steps + 1, "not_known", *ran_out_in(line))
@@ -174,12 +179,18 @@ def _probe(
     command: tuple[str, ...], made: str, seen: Sequence[Seen], *,
     outcome: tuple[Outcome, str], ran_out: OutOfMemory | None, notes: Sequence[str],
 ) -> Probe:  # fmt: skip
-    head = seen[0].head if seen else {}
+    head, words = seen[0].head if seen else {}, tuple(word[:_MOST_SIGNS] for word in command[:_MOST_WORDS])
     return Probe(
-        outcome=outcome[0], reason=outcome[1], made=made, command=command, seed=None, model=name_of(command), parameters=None,
-        trainable_parameters=None, worksheet=None, environment=_environment(head), ranks=ranks_of(seen),
-        world_size=int(head.get("world_size", 1)), out_of_memory=ran_out, notes=tuple(notes),
+        outcome=outcome[0], reason=outcome[1], made=made, command=words, seed=None, model=name_of(words)[:_WIDTH], parameters=None,
+        trainable_parameters=None, worksheet=None, environment=_environment(head, _world_size(seen)), ranks=ranks_of(seen),
+        world_size=_world_size(seen), out_of_memory=ran_out, notes=tuple(notes),
     )  # fmt: skip
+
+
+def _world_size(seen: Sequence[Seen]) -> int:
+    """As the first of them says; at least as many as there are ranks to be told of."""
+    said = seen[0].head.get("world_size") if seen else None
+    return max([said or 1, *(each.rank + 1 for each in seen)])
 
 
 def name_of(command: Sequence[str]) -> str:
@@ -195,10 +206,10 @@ def name_of(command: Sequence[str]) -> str:
     return (named or [Path(command[0]).name])[0] if command else ""
 
 
-def _environment(head: dict[str, Any]) -> dict[str, Any]:
+def _environment(head: dict[str, Any], ranks: int) -> dict[str, Any]:
     devices = [device["name"] for device in head.get("devices", {}).values()]
     found: dict[str, Any] = {
-        "device": devices[0] if devices else "cpu", "ranks": head.get("world_size", 1), "versions": {"torch": head.get("torch")},
+        "device": devices[0] if devices else "cpu", "ranks": ranks, "versions": {"torch": head.get("torch")},
         "python": head.get("python"), "cuda": head.get("cuda"), "threads": head.get("threads"), "optimizers": head.get("optimizers", []),
         "system": platform.platform(), "processors": os.cpu_count(),
     }  # fmt: skip

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fullstep.lab.probe.command.sound import is_sound
 from fullstep.ledger.probe import OutOfMemory, ProbedRank, StepSample, Stretch
 from fullstep.probing.lines import SUFFIX
 
 _LEAST_SECONDS = 1e-9
 _MOST_BYTES = 256 * 2**20
-_NUMBERS = ("rank", "world_size", "step", "seconds", "data", "at", "host")
-"""of a file that is read"""
 
 
 @dataclass(slots=True)
@@ -27,14 +26,17 @@ class Seen:
     beside: list[dict[str, Any]] = field(default_factory=list)
     """load, evaluation, save: where a callback told of them"""
     ran_out: list[dict[str, Any]] = field(default_factory=list)
-    """since its last step"""
+    """since anything was made"""
     caught: int = 0
-    """times that memory ran out and steps came nevertheless"""
+    """times that memory ran out and the program went on"""
     counted: list[list[int]] = field(default_factory=list)
     """allocated peak and end of each stretch on processors"""
     end: str = ""
     """by itself, enough; empty: it was killed, or left without a word"""
     error: str = ""
+    """that ended it"""
+    of_memory: bool = False
+    """that error, or one that led to it"""
     failed_at: float = 0.0
     """by the machine's clock [s]"""
     fault: str = ""
@@ -68,12 +70,6 @@ def faults_in(folder: Path) -> list[str]:
     return [path.read_text(encoding="utf-8", errors="replace")[:500] for path in sorted(folder.glob("*.fault"))]
 
 
-def _is_sound(line: Mapping[str, Any]) -> bool:
-    """Numbers where numbers are read, none of them below 0 or infinite: the folder may come from elsewhere."""
-    numbers = [line[name] for name in _NUMBERS if line.get(name) is not None]
-    return all(isinstance(each, (int, float)) and 0 <= each < math.inf for each in numbers)
-
-
 def _read(path: Path) -> Seen | None:
     seen: Seen | None = None
     with path.open(encoding="ascii", errors="replace") as lines:
@@ -82,7 +78,7 @@ def _read(path: Path) -> Seen | None:
                 line = json.loads(text)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(line, dict) and _is_sound(line):
+            if isinstance(line, dict) and is_sound(line):
                 seen = seen or Seen(line)
                 _enter(seen, line)
     return seen
@@ -91,21 +87,29 @@ def _read(path: Path) -> Seen | None:
 def _enter(seen: Seen, line: dict[str, Any]) -> None:
     if "step" in line and "seconds" in line:
         seen.steps.append(line)
-        past = [each for each in seen.ran_out if each["step"] <= line["step"]]
-        seen.caught += len(past)
-        seen.ran_out = [each for each in seen.ran_out if each not in past]
+        _survive(seen, line["step"])
     elif "beside" in line:
         seen.beside.append(line)
     elif "out_of_memory" in line:
         seen.ran_out.append(line)
+    elif "survived" in line:
+        _survive(seen, math.inf)
     elif "counted" in line:
         seen.counted = line["counted"]
     seen.end = str(line.get("end", seen.end))
     seen.error = str(line.get("error", seen.error))
+    seen.of_memory = line.get("of_memory", seen.of_memory) is True
     seen.failed_at = float(line.get("at", seen.failed_at))
     seen.fault = str(line.get("fault", seen.fault))
     if isinstance(line.get("host"), int):
         seen.host_peak_bytes = line["host"]
+
+
+def _survive(seen: Seen, step: float) -> None:
+    """What ran out up to this step."""
+    past = [each for each in seen.ran_out if each["step"] <= step]
+    seen.caught += len(past)
+    seen.ran_out = [each for each in seen.ran_out if each not in past]
 
 
 def first_failed(seen: Iterable[Seen]) -> Seen | None:
@@ -114,12 +118,12 @@ def first_failed(seen: Iterable[Seen]) -> Seen | None:
 
 
 def ran_out_of(seen: Seen) -> OutOfMemory | None:
-    """Where its memory ran out at last; None: it did not. What the allocator said outranks the text of the error."""
-    if not seen.ran_out:
+    """Where its memory ran out at last; None: it did not, or another error ended it. What knows how much was there outranks the rest."""
+    if not seen.ran_out or (seen.error and not seen.of_memory):
         return None
     known = [line for line in seen.ran_out if line["out_of_memory"]["allocated_bytes"] is not None]
-    line = (known or seen.ran_out)[0]
-    return OutOfMemory(seen.rank, int(line["step"]), str(line["phase"]), **line["out_of_memory"])
+    line = (known or seen.ran_out)[-1]
+    return OutOfMemory(seen.rank, line["step"], line["phase"], **line["out_of_memory"])
 
 
 def ranks_of(seen: Iterable[Seen]) -> tuple[ProbedRank, ...]:
