@@ -36,10 +36,8 @@ def behind_embedding_gradient(job: Job) -> float:
 
 def buffer_bytes(job: Job, held: Shares, trains: Trainable) -> float:
     """cuBLAS workspaces (one handle in forward, one in backward), the batch, rotary tables, buckets of the data-parallel reduction."""
-    tokens, strategy, compute = job.batch.tokens, job.layout.strategy, compute_bytes(job)
-    size = float(device_overheads(job.machine.card).cublas_workspace_bytes)
-    size += 3 * 8 * tokens  # identifiers, labels and positions as int64
-    size += 2 * job.batch.sequence_tokens * job.shape.blocks[0].attention.head_dim * compute
+    strategy, compute = job.layout.strategy, compute_bytes(job)
+    size = float(device_overheads(job.machine.card).cublas_workspace_bytes) + micro_batch_buffer_bytes(job)
     if keeps_gradient_buffers(job):
         return size + placeholder_bytes(job)  # buckets are views of the gradient buffers
     if strategy == "ddp":
@@ -48,6 +46,12 @@ def buffer_bytes(job: Job, held: Shares, trains: Trainable) -> float:
         bucket = job.layout.bucket_bytes or DEEPSPEED_BUCKET_ELEMENTS * compute
         size += min(bucket, trains.total * compute)
     return size
+
+
+def micro_batch_buffer_bytes(job: Job) -> float:
+    """Of the buffers those that a micro-batch brings: identifiers, labels and positions as int64, and rotary tables."""
+    rotary = 2 * job.batch.sequence_tokens * job.shape.blocks[0].attention.head_dim * compute_bytes(job)
+    return float(3 * 8 * job.batch.tokens + rotary)
 
 
 def float32_gradients(job: Job, trains: Trainable) -> float:

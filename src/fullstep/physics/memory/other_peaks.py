@@ -5,6 +5,7 @@ from __future__ import annotations
 from fullstep.job import Job
 from fullstep.ledger import OtherPeaks
 from fullstep.physics.checkpointing.tensors import largest_elements, trained_tensors
+from fullstep.physics.memory.besides import micro_batch_buffer_bytes
 from fullstep.physics.memory.scene import Scene
 from fullstep.physics.memory.weights import WeightBytes
 from fullstep.quantities import DTYPE_BYTES
@@ -74,10 +75,12 @@ def key_value_bytes_per_token(job: Job) -> float:
 def save_bytes(whole: Job, job: Job, weights: WeightBytes, scene: Scene) -> float:
     """On one GPU while a checkpoint is saved [bytes]: what is kept between steps, and what has to be put together for one file.
 
+    Between steps weights and optimizer states are kept, and buffers that stay: DDP's buckets, workspaces of libraries.
+
     Parts are copied to the host where they lie, one tensor at a time or staged, which takes nothing of the GPU. For one file from shards
     FSDP2 and DeepSpeed put one tensor together at a time, weight or moment in its stored dtype; FSDP1 a unit, frozen weights included.
 
-    Example: Llama-3.1-8B in float32 over eight GPUs: ``12 / 8 * 8.03e9`` and the embedding, ``4 * 525,336,576``: 14.1 GB. FSDP1, whose
+    Example: Llama-3.1-8B in float32 over eight GPUs: ``12 / 8 * 8.03e9`` and the embedding, ``4 * 525,336,576``: 14.1 GB beside buffers. FSDP1, whose
     root unit holds embedding and head, and which keeps the gradients: ``16 / 8 * 8.03e9 + 4 * 1,050,677,248`` = 20.3 GB.
 
     Args:
@@ -91,7 +94,8 @@ def save_bytes(whole: Job, job: Job, weights: WeightBytes, scene: Scene) -> floa
         distributed/fsdp/_state_dict_utils.py _full_pre_state_dict_hook, _optim_utils.py; DeepSpeed, _zero3_consolidated_16bit_state_dict
     """
     kept_gradients = scene.gradients if job.step.gradients_cleared == "before_backward" else 0.0
-    size = scene.weights + scene.optimizer_states + kept_gradients
+    stays = scene.buffers - micro_batch_buffer_bytes(job)
+    size = scene.weights + scene.optimizer_states + stays + kept_gradients
     if whole.checkpoint.format != "full" or whole.checkpoint.asynchronous or not job.layout.divides_parameters:
         return size
     if job.layout.implementation == "fsdp1":
