@@ -91,7 +91,7 @@ def instant_lines(
     if estimate is not None:
         said = {each.at: each.allocated_bytes - workspace for each in estimate.instants}
         others = {name: getattr(estimate.other_peaks, name) for name in _OTHER_PEAKS}
-        said |= {name: size - (workspace if name == "evaluation" else 0.0) for name, size in others.items() if size is not None}
+        said |= {name: size - (0.0 if name == "load" else workspace) for name, size in others.items() if size is not None}
     seen: dict[str, float] = {} if traced is None else {each.at: each.allocated_bytes - workspace for each in traced.instants}
     return [
         BesideLine("instants", at, "bytes", size, Bounds.exact(said[at]) if at in said else None, seen.get(at))
