@@ -87,3 +87,9 @@ def test_without_fsspec_a_url_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(InputError, match="pip install fsspec"):
         read_all("s3://bucket/evidence")
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"could not be read again: the record: ranks: a rank twice on the same device, or one beyond"):
+        save(probe_by_hand(world_size=1), str(tmp_path))
+    assert list(tmp_path.iterdir()) == []

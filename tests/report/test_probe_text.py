@@ -74,7 +74,7 @@ def test_memory_that_ran_out() -> None:
         Beside((), None, None),
     )
     assert "RAN OUT OF MEMORY (2 ranks on NVIDIA H100): rank 1 in backward of step 2." in found
-    assert "rank 1, backward of step 2: 1.00 GiB was asked for · 70.00 GiB allocated · 75.00 GiB reserved · 80.00 GiB limit" in found
+    assert "rank 1 in backward of step 2: 1.00 GiB was asked for · 70.00 GiB allocated · 75.00 GiB reserved · 80.00 GiB limit" in found
     assert "Enough at least 71.00 GiB at that instant" in found
 
 

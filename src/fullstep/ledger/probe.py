@@ -63,6 +63,17 @@ class OutOfMemory(NamedTuple):
     """of the device, or that was set"""
 
     @property
+    def where(self) -> str:
+        """In words.
+
+        >>> OutOfMemory(1, 0, "load", None, None, None, None).where, OutOfMemory(0, 3, "not_known", None, None, None, None).where
+        ('rank 1 while loading', 'rank 0 in step 3')
+        """
+        if not self.step:
+            return f"rank {self.rank} while {'loading' if self.phase == 'load' else self.phase.replace('_', ' ')}"
+        return f"rank {self.rank} in {'' if self.phase == 'not_known' else f'{self.phase} of '}step {self.step}"
+
+    @property
     def enough_bytes(self) -> int | None:
         """Allocated then, and the request: a lower bound of what the step needs; None: not known."""
         return None if self.asked_bytes is None or self.allocated_bytes is None else self.allocated_bytes + self.asked_bytes

@@ -54,7 +54,7 @@ class Shortages:
         with suppress(AttributeError):
             error._fullstep_noted = True  # type: ignore[attr-defined]
         observed, self._observed = self._observed, None
-        if observed is None or not _are_alike(observed, found):
+        if observed is None or not are_alike(observed, found):
             if found.limit_bytes is None and found.allocated_bytes is None:
                 found = found._replace(limit_bytes=memories.host_limit_bytes())
             self._tell(found, observed=False)
@@ -72,9 +72,10 @@ class Shortages:
         self._write({"out_of_memory": found._asdict(), "step": step, "phase": phase, "observed": observed})
 
 
-def _are_alike(observed: RanOut, said: RanOut) -> bool:
-    """
-    >>> _are_alike(RanOut(10_000), RanOut(None)), _are_alike(RanOut(10_000), RanOut(10_040)), _are_alike(RanOut(10_000), RanOut(64))
+def are_alike(observed: RanOut, said: RanOut) -> bool:
+    """Whether what the allocator told of can be what an error says.
+
+    >>> are_alike(RanOut(10_000), RanOut(None)), are_alike(RanOut(10_000), RanOut(10_040)), are_alike(RanOut(10_000), RanOut(64))
     (True, True, False)
     """
     if said.asked_bytes is None or observed.asked_bytes is None:

@@ -166,7 +166,7 @@ def _ran_out_words(probe: Probe) -> str:
     ran_out = probe.out_of_memory
     assert ran_out is not None
     asked = "an unknown size" if ran_out.asked_bytes is None else _size(ran_out.asked_bytes)
-    words = f"rank {ran_out.rank}, {ran_out.phase} of step {ran_out.step}: {asked} was asked for"
+    words = f"{ran_out.where}: {asked} was asked for"
     there = [("allocated", ran_out.allocated_bytes), ("reserved", ran_out.reserved_bytes), ("limit", ran_out.limit_bytes)]
     return words + "".join(f" · {_size(size)} {name}" for name, size in there if size is not None)
 

@@ -93,7 +93,7 @@ def probe_of_folder(folder: str) -> Probe:
     failed = first_failed(seen)
     outcome: tuple[Outcome, str] = ("completed", "")
     if ran_out is not None:
-        outcome = "out_of_memory", _where(ran_out)
+        outcome = "out_of_memory", ran_out.where
     elif failed is not None:
         outcome = "rank_died", printable(f"rank {failed.rank}: {failed.error}")
     elif any(not each.end for each in seen):
@@ -125,12 +125,12 @@ def _outcome(wanted: WantedCommand, ran: Ran, seen: Sequence[Seen]) -> tuple[Out
     killed = first_killed("\n".join(ran.tail))
     ran_out = next((each for one in seen if (each := ran_out_of(one))), None) or _ran_out_in_output(ran, seen)
     if ran_out is not None and not (killed and killed.signal in _FROM_OUTSIDE and killed.rank == ran_out.rank):
-        return "out_of_memory", _where(ran_out), ran_out
+        return "out_of_memory", ran_out.where, ran_out
     if ran.killed_for_memory > 0:
         rank = killed.rank if killed else 0
         step = next((each.last_step + 1 for each in seen if each.rank == rank), 1)
         told = OutOfMemory(rank, step, "not_known", None, None, None, None)
-        return "out_of_memory", f"the system killed it for the host memory that it took: {_where(told)}", told
+        return "out_of_memory", f"the system killed it for the host memory that it took: {told.where}", told
     return "rank_died", _death(ran, seen, killed), None
 
 
@@ -157,11 +157,6 @@ def _ran_out_in_output(ran: Ran, seen: Sequence[Seen]) -> OutOfMemory | None:
         return None
     steps = min((each.last_step for each in seen), default=0)
     return OutOfMemory(seen[0].rank if seen else 0, steps + 1, "not_known", *ran_out_in(line))
-
-
-def _where(ran_out: OutOfMemory) -> str:
-    phase = "" if ran_out.phase == "not_known" else f"{ran_out.phase} of "
-    return f"rank {ran_out.rank} in {phase}step {ran_out.step}"
 
 
 def _notes(seen: Sequence[Seen], faults: Sequence[str]) -> list[str]:

@@ -125,7 +125,7 @@ def _records(room: str, ranks: int) -> list[Record]:
 def _probe_of(wanted: Wanted, made: str, outcome: tuple[Outcome, str], records: Sequence[Record]) -> Probe:
     ran_out = next((_ran_out(record) for record in records if "out_of_memory" in record), None)
     if ran_out is not None:
-        outcome = "out_of_memory", f"rank {ran_out.rank} in {ran_out.phase} of step {ran_out.step}"
+        outcome = "out_of_memory", ran_out.where
     elif outcome[0] != "completed" and wanted.nodes.total > 1:
         outcome = outcome[0], f"{outcome[1]} (ranks of this node; those of others are told of there)"
     first = records[0] if records else {}

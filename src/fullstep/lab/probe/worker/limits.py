@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fullstep.probing.faults import RanOut
+from fullstep.probing.memory import allocator_at_end
+from fullstep.probing.shortage import are_alike
 
 
 def limit_memory(device: torch.device, limit_bytes: int) -> None:
@@ -33,11 +37,37 @@ def lift_limit(device: torch.device) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
-def what_ran_out(said: RanOut, device: torch.device, limit_bytes: int | None, at: tuple[int, str]) -> dict[str, Any]:
-    """The record of it: where, what was asked for, and how much was there."""
-    allocated = reserved = None
+def observe_ends(device: torch.device) -> list[RanOut]:
+    """A list that CUDA's allocator adds to where it gives up; empty for good on processors."""
+    found: list[RanOut] = []
+
+    def observe(index: int, asked: int, total: int, _free: int) -> None:
+        with suppress(Exception):  # it is called in the midst of the allocator
+            found.append(allocator_at_end(index, asked, total))
+
     if device.type == "cuda":
-        allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+        torch._C._cuda_attach_out_of_memory_observer(observe)
+    return found
+
+
+def what_ran_out(
+    said: RanOut, device: torch.device, limit_bytes: int | None, at: tuple[int, str], observed: Sequence[RanOut] = ()
+) -> dict[str, Any]:
+    """The record of it: where, what was asked for, and how much was there: as the allocator saw it, else as the error says, else as it is.
+
+    Args:
+        said: by the error
+        device: of this rank
+        limit_bytes: that was set; None: all that the device has
+        at: step and phase
+        observed: by CUDA's allocator, the last one last
+    """
+    if observed and are_alike(observed[-1], said):
+        said = observed[-1]
+    allocated, reserved = said.allocated_bytes, said.reserved_bytes
+    if device.type == "cuda":
+        allocated = torch.cuda.memory_allocated(device) if allocated is None else allocated
+        reserved = torch.cuda.memory_reserved(device) if reserved is None else reserved
         limit_bytes = limit_bytes or torch.cuda.get_device_properties(device).total_memory
     step, phase = at
     return {

@@ -15,7 +15,7 @@ from fullstep.job import settings_of, worksheet_from_mapping
 from fullstep.lab.probe.known import Known, known_path
 from fullstep.lab.probe.task import COUNTED, Record, Task
 from fullstep.lab.probe.worker.counters import Counter, Stretch, counter_of, live_bytes
-from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, what_ran_out
+from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, observe_ends, what_ran_out
 from fullstep.lab.probe.worker.overlap import profiled_steps
 from fullstep.lab.probe.worker.steps import Steps
 from fullstep.lab.program.real import Program, build_program
@@ -46,6 +46,7 @@ def run_task(task: Task, say: Say) -> Record:
     if _keeps_history(task, device):
         torch.cuda.memory._record_memory_history()
     counter.start()
+    observed = observe_ends(device)
     if task.limit_bytes is not None:
         limit_memory(device, task.limit_bytes)
     try:
@@ -55,7 +56,7 @@ def run_task(task: Task, say: Say) -> Record:
         if said is None:
             raise
         lift_limit(device)
-        record["out_of_memory"] = what_ran_out(said, device, task.limit_bytes, counter.at)
+        record["out_of_memory"] = what_ran_out(said, device, task.limit_bytes, counter.at, observed)
         if not counter.is_over:
             _leave_history(task, device)
         record["memory"] = _finished(counter, record["out_of_memory"])
