@@ -54,7 +54,8 @@ def shelf_at(where: str, worksheet: Worksheet) -> tuple[Shelf, tuple[Fault, ...]
     """
     stored = read_all(where)
     probes = [(each.name, each.probe) for each in stored if each.probe is not None]
-    return Shelf(probes, worksheet), tuple(fault for each in stored for fault in each.faults)
+    links = [(each.name, each.link) for each in stored if each.link is not None]
+    return Shelf(probes, links, worksheet), tuple(fault for each in stored for fault in each.faults)
 
 
 def estimate_with_evidence(job: Job, where: str, exposed_share: float = EXPOSED_SHARE, renter: Renter | None = None) -> Evidenced:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -77,7 +78,10 @@ def link(
         notes=notes_of(device, ranks, nodes.total), versions=versions, nodes=nodes,
     )  # fmt: skip
     measured = measure_link(wanted, progress)
-    return None if measured is None else Linked(measured, *assumed_beside(measured, network_gbit_s))
+    if measured is None:
+        return None
+    stated = replace(measured, network_gbit_s=network_gbit_s if measured.nodes > 1 else None)
+    return Linked(stated, *assumed_beside(stated, network_gbit_s))
 
 
 def assumed_beside(measured: MeasuredLink, network_gbit_s: float | None = None) -> tuple[tuple[AssumedLink, ...], str]:

@@ -42,7 +42,7 @@ class Recorded(NamedTuple):
 class Match(NamedTuple):
     """What a record is to a worksheet."""
 
-    kind: Literal["same", "near", "refused"]
+    kind: Literal["same", "near", "link", "refused"]
     why: str
     """in words"""
 

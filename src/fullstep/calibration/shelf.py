@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fullstep.calibration.evidence import Residual, Used, measured_of, places_of, residuals_of
+from fullstep.calibration.links import Linked, LinkShelf, NamedLink
 from fullstep.calibration.recorded import Match, Recorded, match, recorded
 from fullstep.errors import InputError
 from fullstep.evidence import Assumption
@@ -32,10 +33,11 @@ class Judged(NamedTuple):
 class Shelf:
     """Records of probes. What does not depend on the job that asks is worked out once."""
 
-    def __init__(self, probes: Sequence[tuple[str, Probe]], worksheet: Worksheet) -> None:
+    def __init__(self, probes: Sequence[tuple[str, Probe]], links: Sequence[NamedLink], worksheet: Worksheet) -> None:
         """
         Args:
             probes: with the names of their files
+            links: likewise
             worksheet: of the one who asks: a model of that name may be looked up for a record, as it is looked up for it anyway
         """
         newest = sorted(probes, key=lambda pair: pair[1].made, reverse=True)
@@ -43,10 +45,14 @@ class Shelf:
         self._records = [each for _, each in found if isinstance(each, Recorded)]
         self._useless = tuple((name, each) for name, each in found if isinstance(each, str))
         self._residuals: dict[str, tuple[Residual, ...]] = {}
+        self._links = LinkShelf(links, worksheet.stated("machine.network_gbit_s"))
 
     def of(self, job: Job) -> Judged:
         """The job with what the records say of it. Keys that its worksheet measured itself stay."""
-        refused = list(self._useless)
+        links = self._links.of(job)
+        job = _with_links(job, links)
+        seen = tuple(Used(name, Match("link", what)) for name, what in links.used)
+        refused = [*self._useless, *links.refused]
         judged: list[tuple[Recorded, Match]] = []
         for record in self._records:
             found = match(record, job)
@@ -66,9 +72,9 @@ class Shelf:
                 continue
             refused += [(each.name, f"{best.name} outranks it: of this very worksheet, and newer or of a GPU") for each, _ in same]
             refused += [(each.name, f"{best.name} is of this very worksheet") for each, _ in near]
-            return Judged(told, (Used(best.name, found, (), best.probe.notes),), tuple(refused))
+            return Judged(told, (Used(best.name, found, (), best.probe.notes), *seen), tuple(refused))
         used = tuple(Used(record.name, found, self._residuals_of(record), record.probe.notes) for record, found in near)
-        return Judged(_with_near(job, used) if used else job, used, tuple(refused))
+        return Judged(_with_near(job, used) if used else job, (*used, *seen), tuple(refused))
 
     def again(self, job: Job) -> Judged:
         """The same of a job that was judged already."""
@@ -76,8 +82,16 @@ class Shelf:
 
     def _residuals_of(self, record: Recorded) -> tuple[Residual, ...]:
         if record.name not in self._residuals:
-            self._residuals[record.name] = residuals_of(record, estimate_memory(record.job), step_time(record.job))
+            job = _with_links(record.job, self._links.of(record.job))
+            self._residuals[record.name] = residuals_of(record, estimate_memory(job), step_time(job))
         return self._residuals[record.name]
+
+
+def _with_links(job: Job, links: Linked) -> Job:
+    if not links.used:
+        return job
+    told = FromRecords(links=links.lines, used=tuple((name, "link") for name, _ in links.used))
+    return replace(job, from_records=told, assumptions=(*job.assumptions, *links.assumptions))
 
 
 def _with_same(job: Job, record: Recorded, found: Match) -> Job:
@@ -87,10 +101,12 @@ def _with_same(job: Job, record: Recorded, found: Match) -> Job:
     """
     figures = {key: value for key, value in measured_of(record, job.machine.card).items() if key not in job.measured}
     why = tuple(Assumption(f"measured.{key}", value, f"record {record.name}: {found.why}") for key, value in figures.items())
-    told = FromRecords(allocated=figures if record.on_processors else {}, used=((record.name, "same"),))
+    allocated = figures if record.on_processors else {}
+    told = job.from_records._replace(allocated=allocated, used=((record.name, "same"), *job.from_records.used))
     if not record.on_processors:
         stated = {f"measured.{key}": value for key, value in {**job.measured, **figures}.items()}
-        job = complete(edit(job.worksheet, stated))
+        measured = complete(edit(job.worksheet, stated))
+        job = replace(job, measured=measured.measured, worksheet=measured.worksheet)
     return replace(job, from_records=told, assumptions=(*job.assumptions, *why))
 
 
@@ -103,5 +119,6 @@ def _with_near(job: Job, used: Sequence[Used]) -> Job:
         (_OUTSIDE, f"{each.name}: {residual.what} lies outside of the bounds of its own estimate, and narrows nothing")
         for each in used for residual in each.residuals if residual.place is None
     )  # fmt: skip
-    told = FromRecords(places=places, used=tuple((each.name, "near") for each in used))
+    near = FromRecords(used=tuple((each.name, "near") for each in used)).used
+    told = job.from_records._replace(places=places, used=(*near, *job.from_records.used))
     return replace(job, from_records=told, assumptions=(*job.assumptions, *why), cautions=(*job.cautions, *outside))

@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--iterations", metavar="N", type=int, default=20, help="timed calls of each size (20)")
     parser.add_argument("--silent-seconds", metavar="N", type=float, default=600.0, help="a rank that says nothing for so long hangs (600)")
     parser.add_argument("--network-gbit-s", metavar="X", type=float, help="line rate between nodes, for what the model assumes of them")
+    parser.add_argument("--evidence", metavar="DIR_OR_URL", help="keep the record there, for estimate and plan")
     parser.add_argument("--json", action="store_true", help="one JSON object with every call's seconds instead of text")
     add_node_arguments(parser, number=True)
 
@@ -38,6 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
         faults.append(Fault("--silent-seconds", f"found {arguments.silent_seconds:g}", "more than 0"))
     if faults:
         raise InputError(*faults)
+    if arguments.evidence is not None:
+        from fullstep.formats.probe_record.places import folder_at  # noqa: PLC0415
+
+        folder_at(arguments.evidence)  # that it can be reached is known before minutes are measured
     from fullstep.api.linked import link  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
@@ -52,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if linked is None:
         sys.stderr.write(told_elsewhere(nodes))
     else:
-        _say(linked, arguments.json)
+        _say(linked, arguments.json, arguments.evidence)
     return EXIT_OK
 
 
@@ -68,15 +73,26 @@ def _size(flag: str, text: str, faults: list[Fault]) -> int:
     return size
 
 
-def _say(linked: Linked, as_json: bool) -> None:
+def _say(linked: Linked, as_json: bool, where: str | None) -> None:
+    """The report; then where the record is, or why it is not kept."""
+    from fullstep.formats.probe_record import save_link, sealed  # noqa: PLC0415
+    from fullstep.report.link_json import link_as_dict  # noqa: PLC0415
+
+    record = sealed(link_as_dict(linked.measured, linked.assumed, linked.assumed_of, ["fullstep", *sys.argv[1:]]))
     if as_json:
         from fullstep.report.json import dump_rows  # noqa: PLC0415
-        from fullstep.report.link_json import link_as_dict  # noqa: PLC0415
 
-        record = link_as_dict(linked.measured, linked.assumed, linked.assumed_of, ["fullstep", *sys.argv[1:]])
         sys.stdout.write(dump_rows(record, "samples") + "\n")
     else:
         from fullstep.report.link_text import link_text  # noqa: PLC0415
         from fullstep.report.paper import Paper  # noqa: PLC0415
 
         sys.stdout.write(link_text(linked.measured, linked.assumed, linked.assumed_of, Paper.of(sys.stdout)))
+    if where is None:
+        return
+    try:
+        sys.stderr.write(f"fullstep: the record is {where.rstrip('/')}/{save_link(record, where)}\n")
+    except InputError as error:  # what was measured is told nonetheless
+        from fullstep.report.faults import faults_text  # noqa: PLC0415
+
+        sys.stderr.write(faults_text(error))

@@ -50,6 +50,15 @@ class LinkSample(NamedTuple):
         return first, third
 
     @property
+    def figures(self) -> dict[str, float | list[float]]:
+        """What the calls come to, by the keys of a record."""
+        return {
+            "size_bytes": self.size_bytes, "median_seconds": self.median_seconds, "quartile_seconds": list(self.quartile_seconds),
+            "least_seconds": min(self.seconds), "most_seconds": max(self.seconds),
+            "algorithm_bytes_per_second": self.algorithm_bytes_per_second, "bus_bytes_per_second": self.bus_bytes_per_second,
+        }  # fmt: skip
+
+    @property
     def sent_bytes(self) -> float:
         """By each rank, on a ring."""
         return bus_factor(self.collective, self.ranks) * self.size_bytes
@@ -78,6 +87,8 @@ class MeasuredLink:
     ranks: int
     nodes: int = 1
     """of equally many ranks each"""
+    network_gbit_s: float | None = None
+    """line rate of a node and direction, as the one who measured states it [Gbit/s]; None: not stated, or one node"""
     processors: int
     """cores of the machine, which ranks on processors share"""
     iterations: int

@@ -21,6 +21,7 @@ _GROUPS = {
 }  # fmt: skip
 _CELL, _LABEL = 13, 28
 _MOST_REFUSED = 4
+_VERBS = {"same": "replaces what was estimated", "near": "narrows the bounds", "link": "stands for what is assumed"}
 
 
 class Records(NamedTuple):
@@ -37,7 +38,7 @@ def used_text(records: Records, paper: Paper) -> str:
     """Each record that was used and how, then those that were not, and why."""
     lines: list[str] = []
     for record in records.used:
-        verb = "replaces what was estimated" if record.match.kind == "same" else "narrows the bounds"
+        verb = _VERBS[record.match.kind]
         lines += paper.entry("" if lines else "Records", f"{record.name} {verb}: {record.match.why}")
         if record.residuals:
             lines += paper.entry("", "it measured, beside its own estimate: " + ", ".join(map(_residual_words, record.residuals)))

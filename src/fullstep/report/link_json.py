@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fullstep import __version__
-from fullstep.ledger.link import LINK_COLLECTIVES, AssumedLink, LinkSample, MeasuredLink
+from fullstep.ledger.link import LINK_COLLECTIVES, AssumedLink, MeasuredLink
 from fullstep.report.json import finite
 
 
@@ -29,7 +29,7 @@ def link_as_dict(measured: MeasuredLink, assumed: Sequence[AssumedLink], assumed
         "command": command,
         "environment": {
             "device": measured.device, "backend": measured.backend, "ranks": measured.ranks, "nodes": measured.nodes,
-            "processors": measured.processors, "versions": dict(measured.versions), "settings": dict(measured.settings),
+            "network_gbit_s": measured.network_gbit_s, "processors": measured.processors, "versions": dict(measured.versions), "settings": dict(measured.settings),
         },
         "iterations": measured.iterations,
         "warm_up": measured.warm_up,
@@ -49,19 +49,10 @@ def _summary(name: str, measured: MeasuredLink, assumed: AssumedLink | None) -> 
     return {
         "collective": name,
         "missing": measured.missing.get(name),
-        "sizes": [_size(each) for each in measured.of(name)],
+        "sizes": [each.figures for each in measured.of(name)],
         "fit": None if fit is None else fit._asdict(),
         "assumed": None if assumed is None else _assumed(assumed),
     }
-
-
-def _size(sample: LinkSample) -> dict[str, Any]:
-    first, third = sample.quartile_seconds
-    return {
-        "size_bytes": sample.size_bytes, "median_seconds": sample.median_seconds, "quartile_seconds": [first, third],
-        "least_seconds": min(sample.seconds), "most_seconds": max(sample.seconds),
-        "algorithm_bytes_per_second": sample.algorithm_bytes_per_second, "bus_bytes_per_second": sample.bus_bytes_per_second,
-    }  # fmt: skip
 
 
 def _assumed(assumed: AssumedLink) -> dict[str, Any]:

@@ -1,7 +1,10 @@
-"""A probe's record: one JSON file, read as data and never executed; see docs/evidence.md."""
+"""Records of probes and of links: one JSON file each, read as data and never executed; see docs/evidence.md."""
 
-from fullstep.formats.probe_record.reading import probe_from_bytes, probe_from_record
-from fullstep.formats.probe_record.store import Stored, read_all, read_one, save
-from fullstep.formats.probe_record.writing import record_of, record_text, summary_of
+from fullstep.formats.probe_record.reading import probe_from_bytes, probe_from_record, record_from_bytes
+from fullstep.formats.probe_record.store import Stored, read_all, read_any, read_one, save, save_link
+from fullstep.formats.probe_record.writing import record_of, record_text, sealed, summary_of
 
-__all__ = ["Stored", "probe_from_bytes", "probe_from_record", "read_all", "read_one", "record_of", "record_text", "save", "summary_of"]
+__all__ = [
+    "Stored", "probe_from_bytes", "probe_from_record", "read_all", "read_any", "read_one", "record_from_bytes", "record_of", "record_text",
+    "save", "save_link", "sealed", "summary_of",
+]  # fmt: skip

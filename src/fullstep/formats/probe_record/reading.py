@@ -8,13 +8,15 @@ from typing import Any
 
 from fullstep.errors import Fault, InputError, KeyTwiceError, unique_keys
 from fullstep.formats.probe_record.forms import Mismatch
+from fullstep.formats.probe_record.link_reading import CHANGED, link_from_record, require_digest
+from fullstep.formats.probe_record.link_schema import LINK_KIND, LINK_SCHEMA
 from fullstep.formats.probe_record.schema import KIND, RECORD, SCHEMA
-from fullstep.formats.probe_record.writing import LARGEST_BYTES, digest_of, summary_of
+from fullstep.formats.probe_record.writing import LARGEST_BYTES, summary_of
 from fullstep.job.refusal import describe
+from fullstep.ledger.link import MeasuredLink
 from fullstep.ledger.probe import OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
 
-_ANOTHER = "Is this a record of fullstep probe?"
-_CHANGED = "It was changed after it was made: take the original."
+_ANOTHER = "Is this a record of fullstep probe or fullstep link?"
 _ALIKE = 1e-9
 """relative, of derived figures: the order of a sum may differ"""
 
@@ -29,10 +31,31 @@ def probe_from_bytes(raw: bytes, origin: str) -> Probe:
     Raises:
         InputError: it is too large, no JSON, of another kind or a newer schema, changed, or what it says is not allowed
     """
+    return probe_from_record(_tree(raw, origin), origin)
+
+
+def record_from_bytes(raw: bytes, origin: str) -> Probe | MeasuredLink:
+    """What a record's bytes hold, be it of a probe or of links.
+
+    Raises:
+        InputError: as :func:`probe_from_bytes` says
+    """
+    tree = _tree(raw, origin)
+    if isinstance(tree, dict) and tree.get("kind") == LINK_KIND:
+        return link_from_record(_of_this_schema(tree, origin, LINK_KIND, LINK_SCHEMA), origin)
+    return probe_from_record(tree, origin)
+
+
+def _tree(raw: bytes, origin: str) -> object:
+    """JSON as it stands there.
+
+    Raises:
+        InputError: it is too large, or no JSON
+    """
     if len(raw) > LARGEST_BYTES:
         raise InputError(Fault(origin, f"more than {LARGEST_BYTES:,} bytes", f"at most {LARGEST_BYTES:,}", _ANOTHER))
     try:
-        tree = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=_no_constant)
+        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         raise InputError(Fault(origin, f"byte {error.start} is not UTF-8", "JSON in UTF-8", _ANOTHER)) from None
     except KeyTwiceError as error:
@@ -41,7 +64,6 @@ def probe_from_bytes(raw: bytes, origin: str) -> Probe:
         raise InputError(Fault(origin, "lists and tables too deep", "a record of fullstep probe", _ANOTHER)) from None
     except ValueError as error:  # a number of thousands of digits among them
         raise InputError(Fault(origin, f"no JSON: {str(error)[:120]}", "a JSON object", _ANOTHER)) from None
-    return probe_from_record(tree, origin)
 
 
 def probe_from_record(tree: object, origin: str) -> Probe:
@@ -50,15 +72,13 @@ def probe_from_record(tree: object, origin: str) -> Probe:
     Raises:
         InputError: as :func:`probe_from_bytes` says
     """
-    record = _of_this_schema(tree, origin)
+    record = _of_this_schema(tree, origin, KIND, SCHEMA)
     try:
         RECORD.check(record)
     except Mismatch as mismatch:
         where = f"{origin}: {mismatch.where}" if mismatch.where else origin
         raise InputError(Fault(where, mismatch.found, mismatch.allowed)) from None
-    rest = {name: value for name, value in record.items() if name != "sha256"}
-    if (digest := digest_of(rest)) != record["sha256"]:
-        raise InputError(Fault(f"{origin}: sha256", record["sha256"], f"{digest}, as of what it holds", _CHANGED))
+    require_digest(record, origin)
     probe = _probe(record)
     _require_sound(probe, record, origin)
     return probe
@@ -68,16 +88,16 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _of_this_schema(tree: object, origin: str) -> dict[str, Any]:
+def _of_this_schema(tree: object, origin: str, kind: str, allowed: int) -> dict[str, Any]:
     if not isinstance(tree, dict):
-        raise InputError(Fault(origin, describe(tree), f'a table whose kind is "{KIND}"', _ANOTHER))
-    if tree.get("kind") != KIND:
-        raise InputError(Fault(f"{origin}: kind", describe(tree.get("kind")), f'"{KIND}"', _ANOTHER))
+        raise InputError(Fault(origin, describe(tree), f'a table whose kind is "{kind}"', _ANOTHER))
+    if tree.get("kind") != kind:
+        raise InputError(Fault(f"{origin}: kind", describe(tree.get("kind")), f'"{kind}"', _ANOTHER))
     schema = tree.get("schema")
-    if type(schema) is not int or schema != SCHEMA:
-        newer = type(schema) is int and schema > SCHEMA
+    if type(schema) is not int or schema != allowed:
+        newer = type(schema) is int and schema > allowed
         remedy = "A newer fullstep made it: install that." if newer else _ANOTHER
-        raise InputError(Fault(f"{origin}: schema", describe(schema), str(SCHEMA), remedy))
+        raise InputError(Fault(f"{origin}: schema", describe(schema), str(allowed), remedy))
     return tree
 
 
@@ -90,7 +110,7 @@ def _require_sound(probe: Probe, record: dict[str, Any], origin: str) -> None:
     for name, value in summary_of(probe).items():
         if not _alike(value, record["summary"][name]):
             found, allowed = describe(record["summary"][name]), f"{_said(value)}, as its samples come to"
-            raise InputError(Fault(f"{origin}: summary.{name}", found, allowed, _CHANGED))
+            raise InputError(Fault(f"{origin}: summary.{name}", found, allowed, CHANGED))
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -16,7 +16,7 @@ _WORD = Text(pattern=r"[a-z0-9_ ]{1,60}", said="a word in small letters")
 _BYTES, _BYTES_OR_NULL = Whole(), OrNull(Whole())
 _SECONDS, _SECONDS_OR_NULL = Number(), OrNull(Number())
 _STEP_SECONDS = Number(LEAST_SECONDS)
-_TIME = Text(pattern=r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z| UTC|\+00:00)?", said="a time such as 2026-01-31T12:00:00Z")
+TIME = Text(pattern=r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z| UTC|\+00:00)?", said="a time such as 2026-01-31T12:00:00Z")
 _PHASES = (
     "load, inputs, forward, loss, backward, optimizer_step, gradients_cleared, evaluation, save; of a command also load_and_forward, "
     "and forward_and_backward where it is not seen which"
@@ -88,7 +88,7 @@ OUTCOME = Table(
 RECORD = Table(
     Field("kind", Text([KIND]), "what this file is"),
     Field("schema", Whole(1), "of this form: 1"),
-    Field("made", _TIME, "when, UTC"),
+    Field("made", TIME, "when, UTC"),
     Field("command", ListOf(Text(), 4096, "a list of texts"), "that made it, word by word"),
     Field("seed", OrNull(Whole(-LARGEST)), "of weights and rows; null: not known, as of a command"),
     Field("outcome", OUTCOME, "how it ended"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from fullstep.errors import Fault, InputError
 from fullstep.formats.probe_record.places import Folder, folder_at
-from fullstep.formats.probe_record.reading import probe_from_bytes
-from fullstep.formats.probe_record.writing import LARGEST_BYTES, record_text
+from fullstep.formats.probe_record.reading import probe_from_bytes, record_from_bytes
+from fullstep.formats.probe_record.writing import LARGEST_BYTES, record_text, table_text
+from fullstep.ledger.link import MeasuredLink
 from fullstep.ledger.probe import Probe
 
 MOST_FILES = 10_000
@@ -24,9 +26,16 @@ class Stored(NamedTuple):
     name: str
     """the file's"""
     probe: Probe | None
-    """None: it could not be read"""
+    """None: it is of links, or could not be read"""
     faults: tuple[Fault, ...] = ()
     """why not"""
+    link: MeasuredLink | None = None
+    """None: it is of a probe, or could not be read"""
+
+    @property
+    def is_sound(self) -> bool:
+        """It could be read."""
+        return not self.faults
 
 
 def save(probe: Probe, where: str) -> str:
@@ -41,7 +50,27 @@ def save(probe: Probe, where: str) -> str:
     """
     data = record_text(probe).encode("ascii")
     _require_readable(data, where)
-    folder, stem = folder_at(where), _stem(probe, json.loads(data)["sha256"])
+    return _kept(where, _stem(probe.made, probe.model.rpartition("/")[2], json.loads(data)["sha256"]), data)
+
+
+def save_link(record: Mapping[str, Any], where: str) -> str:
+    """The same of a sealed record of links (see :func:`sealed`).
+
+    Args:
+        record: to be kept
+        where: a folder, or a URL that fsspec reaches; a folder is made where it is not there
+
+    Raises:
+        InputError: it cannot be written there, or holds what the reader would refuse
+    """
+    data = table_text(record).encode("ascii")
+    _require_readable(data, where)
+    environment = record["environment"]
+    return _kept(where, _stem(record["made"], f"link-{environment['ranks']}x-{environment['device']}", record["sha256"]), data)
+
+
+def _kept(where: str, stem: str, data: bytes) -> str:
+    folder = folder_at(where)
     for count in range(1, _TRIES):
         name = f"{stem}.json" if count == 1 else f"{stem}-{count}.json"
         if folder.write_new(name, data) or _is_same(folder, name, data):
@@ -66,22 +95,40 @@ def read_all(where: str) -> tuple[Stored, ...]:
 
 
 def read_one(where: str) -> tuple[str, Probe]:
-    """The record of a file, with its name.
+    """The record of a probe in a file, with its name.
+
+    Raises:
+        InputError: it is not there, or no record of a probe; or this is a folder that does not hold exactly one
+    """
+    name, raw = _single(where)
+    return name, probe_from_bytes(raw, name)
+
+
+def read_any(where: str) -> Stored:
+    """The record of a file, be it of a probe or of links.
 
     Raises:
         InputError: it is not there, or no record; or this is a folder that does not hold exactly one
     """
+    name, raw = _single(where)
+    found = record_from_bytes(raw, name)
+    return Stored(name, found) if isinstance(found, Probe) else Stored(name, None, (), found)
+
+
+def _single(where: str) -> tuple[str, bytes]:
+    """Name and bytes of the one file that is there."""
     folder = folder_at(where)
     names = folder.names()
     if len(names) != 1:
         remedy = f"For example {where.rstrip('/')}/{names[0]}." if names else ""
         raise InputError(Fault(where, f"a folder with {len(names)} records", "a single record", remedy))
-    return names[0], probe_from_bytes(folder.read(names[0], LARGEST_BYTES + 1), names[0])
+    return names[0], folder.read(names[0], LARGEST_BYTES + 1)
 
 
 def _stored(folder: Folder, name: str) -> Stored:
     try:
-        return Stored(name, probe_from_bytes(folder.read(name, LARGEST_BYTES + 1), name))
+        found = record_from_bytes(folder.read(name, LARGEST_BYTES + 1), name)
+        return Stored(name, found) if isinstance(found, Probe) else Stored(name, None, (), found)
     except InputError as error:
         return Stored(name, None, error.faults)
 
@@ -89,7 +136,7 @@ def _stored(folder: Folder, name: str) -> Stored:
 def _require_readable(data: bytes, where: str) -> None:
     """What is written has to be read again."""
     try:
-        probe_from_bytes(data, "the record")
+        record_from_bytes(data, "the record")
     except InputError as error:
         raise InputError(Fault(where, f"not written, since it could not be read again: {error}", "a sound record", _REPORT)) from None
 
@@ -101,8 +148,8 @@ def _is_same(folder: Folder, name: str, data: bytes) -> bool:
         return False
 
 
-def _stem(probe: Probe, digest: str) -> str:
-    """Time, model and the digest's first digits: names sort by time."""
-    time = re.sub(r"\D", "", probe.made)[:14]
-    model = re.sub(r"[^a-z0-9.]+", "-", probe.model.rpartition("/")[2].lower()).strip("-.")[:40] or "model"
-    return f"{time[:8]}-{time[8:]}-{model}-{digest[:8]}"
+def _stem(made: str, what: str, digest: str) -> str:
+    """Time, what was measured and the digest's first digits: names sort by time."""
+    time = re.sub(r"\D", "", made)[:14]
+    words = re.sub(r"[^a-z0-9.]+", "-", what.lower()).strip("-.")[:40] or "model"
+    return f"{time[:8]}-{time[8:]}-{words}-{digest[:8]}"

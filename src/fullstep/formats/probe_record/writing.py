@@ -38,7 +38,7 @@ def record_of(probe: Probe) -> dict[str, Any]:
         "profile": _plain(probe.profile),
         "notes": list(probe.notes),
     }
-    return {**rest, "sha256": digest_of(rest)}
+    return sealed(rest)
 
 
 def record_text(probe: Probe) -> str:
@@ -47,13 +47,22 @@ def record_text(probe: Probe) -> str:
     Raises:
         InputError: it would be larger than a record may be, even with memory of the last step only
     """
-    text = _text(record_of(probe))
+    text = table_text(record_of(probe))
     if len(text) > LARGEST_BYTES:
-        text = _text(record_of(_thinned(probe)))
+        text = table_text(record_of(_thinned(probe)))
     if len(text) > LARGEST_BYTES:
         found = f"a record of {len(text):,} bytes"
         raise InputError(Fault("probe", found, f"at most {LARGEST_BYTES:,}", "Probe fewer steps, or fewer micro-batches of a step."))
     return text
+
+
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with the digest of what it holds.
+
+    Args:
+        record: values of JSON alone, without ``sha256``
+    """
+    return {**record, "sha256": digest_of(record)}
 
 
 def digest_of(rest: Mapping[str, Any]) -> str:
@@ -114,10 +123,10 @@ def _thinned(probe: Probe) -> Probe:
     return replace(probe, ranks=ranks, notes=(*probe.notes, _THINNED))
 
 
-def _text(record: dict[str, Any]) -> str:
+def table_text(record: Mapping[str, Any]) -> str:
     """Indented, but each row of a table on one line.
 
-    >>> print(_text({"rows": [[1, "a"], [2, "b"]], "n": 1}))
+    >>> print(table_text({"rows": [[1, "a"], [2, "b"]], "n": 1}))
     {
       "rows": [
         [1, "a"],
@@ -127,7 +136,7 @@ def _text(record: dict[str, Any]) -> str:
     }
     <BLANKLINE>
     """
-    return "\n".join(_lines(record, "")) + "\n"
+    return "\n".join(_lines(dict(record), "")) + "\n"
 
 
 def _lines(value: Any, margin: str) -> list[str]:

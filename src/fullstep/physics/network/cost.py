@@ -7,7 +7,7 @@ from math import ceil, log2
 
 from fullstep.hardware.links import Protocol, achieved_in_switch, base_seconds, hop_seconds, protocol_share
 from fullstep.physics.network.collective import Collective, ring_bytes, sent_bytes
-from fullstep.physics.network.fabric import End, Fabric, Lanes, lanes, missing_for, network_at
+from fullstep.physics.network.fabric import End, Fabric, Lanes, lanes, measured_seconds, measured_share, missing_for, network_at
 from fullstep.quantities import Bounds
 
 PROTOCOLS: tuple[Protocol, ...] = ("ll", "ll128", "simple")
@@ -82,7 +82,8 @@ def hierarchical_all_reduce_seconds(payload_bytes: float, nodes: int, ranks_per_
 def collective_seconds(collective: Collective, fabric: Fabric) -> Bounds | None:
     """Time of all calls of a collective, nothing beside it [s]; None: a link that it needs is not known (``fabric.why_unknown``).
 
-    The quickest of what NCCL chooses from: rings, for all-reduce trees and reductions in the switch too, each in three protocols.
+    What a record of such links has for it; else the quickest of what NCCL chooses from: rings, for all-reduce trees and reductions in the
+    switch too, each in three protocols.
 
     Args:
         collective: payload, ranks, calls
@@ -98,6 +99,9 @@ def collective_seconds(collective: Collective, fabric: Fabric) -> Bounds | None:
         published bus bandwidths of all-reduce lie within the bounds from 256 MiB on, those of 32 KiB to 128 MiB within a factor of 2;
         all GPUs of a node are taken to send at once; start of a kernel (20 to 30 us of the host) is hidden while the host runs ahead
     """
+    measured = measured_seconds(collective, fabric) if collective.ranks > 1 else None
+    if measured is not None:
+        return Bounds(*(collective.times * end for end in measured))
     if missing_for(collective, fabric):
         return None
     if collective.ranks < 2:
@@ -153,7 +157,7 @@ def _in_switch_seconds(collective: Collective, fabric: Fabric, end: End) -> list
     """An all-reduce whose sums NVSwitch makes."""
     per_node, network = collective.ranks_per_node, network_at(fabric, end)
     inside = achieved_in_switch(fabric.link, fabric.architecture, per_node)
-    if inside is None or fabric.gpu_bytes_per_second is None:
+    if inside is None or fabric.gpu_bytes_per_second is None or (collective.nodes > 1 and measured_share("all_reduce", fabric) is not None):
         return []
     between, hop = float("inf"), 0.0
     if collective.nodes > 1:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import isclose
 from typing import Literal, NamedTuple
 
 from fullstep.hardware import Node
-from fullstep.hardware.links import Network, Protocol, achieved_share, base_seconds, hop_seconds, mesh_share
+from fullstep.hardware.links import Network, Protocol, achieved_in_switch, achieved_share, base_seconds, hop_seconds, mesh_share
+from fullstep.hardware.measured_line import MeasuredLine
 from fullstep.job import Job
-from fullstep.physics.network.collective import Collective
+from fullstep.physics.network.collective import Collective, ring_bytes
+from fullstep.quantities import Bounds
 
 End = Literal[0, 1, 2]
 """of bounds on a time: low, likely, high"""
@@ -33,6 +36,8 @@ class Fabric(NamedTuple):
     why_unknown: tuple[str, ...] = ()
     """what is missing, in words"""
     nodes: int = 1
+    measured: tuple[MeasuredLine, ...] = ()
+    """what records of such links have, in the place of shares and latencies that are assumed"""
 
     @property
     def node_gbit_s(self) -> float:
@@ -85,6 +90,7 @@ def fabric_of(job: Job) -> Fabric:
         gpus_per_node=machine.gpus,
         why_unknown=tuple(why),
         nodes=machine.nodes,
+        measured=job.from_records.links,
     )
 
 
@@ -109,8 +115,45 @@ def lanes(collective: Collective, fabric: Fabric, end: End, protocol: Protocol) 
         inside_hop = hop_seconds(fabric.link, protocol)[end]
     between, between_hop = float("inf"), 0.0
     if collective.nodes > 1 and fabric.node_bytes_per_second is not None:
-        share = achieved_share(network, "", collective.kind, fabric.node_gbit_s)[2 - end]
+        share = (measured_share(collective.kind, fabric) or achieved_share(network, "", collective.kind, fabric.node_gbit_s))[2 - end]
         between = share * fabric.node_bytes_per_second / fabric.gpus_per_node
         between_hop = hop_seconds(network, protocol)[end]
     library = network if network == "gloo_tcp" else "nccl"
     return Lanes(inside, between, inside_hop, between_hop, base_seconds(library, protocol)[end])
+
+
+def measured_seconds(collective: Collective, fabric: Fabric) -> Bounds | None:
+    """Of one call, by a record of such links [s]; None: there is none for it.
+
+    Inside a node, of as many ranks or fewer: latency by the steps of the ring. Whether switches add up or not has to be alike. Between
+    nodes, of the same ranks on the same line rate; a send there has the line for itself in the record, and shares it in a step.
+    """
+    inside = collective.nodes == 1
+    for line in fabric.measured:
+        if line.collective != collective.kind or (line.nodes == 1) is not inside:
+            continue
+        sent = ring_bytes(collective.kind, collective.payload_bytes, collective.ranks)
+        if not inside:
+            is_alike = (line.ranks, line.nodes) == (collective.ranks, collective.nodes) and line.collective != "send"
+            return line.seconds(sent) if is_alike and isclose(line.line_gbit_s or 0.0, fabric.node_gbit_s) else None
+        in_switch = [collective.kind == "all_reduce" and _adds_up(fabric, ranks) for ranks in (collective.ranks, line.ranks)]
+        if in_switch[0] is not in_switch[1]:
+            return None
+        steps_share = 1.0 if collective.kind == "send" else (collective.ranks - 1) / (line.ranks - 1)
+        here, there = (mesh_share(fabric.link, fabric.architecture, ranks) for ranks in (collective.ranks, line.ranks))
+        return line.seconds(sent, steps_share, here / there)
+    return None
+
+
+def measured_share(kind: str, fabric: Fabric) -> Bounds | None:
+    """Of the line rate between nodes, that long messages reached in a record; None: there is none. A send there was one of a whole node."""
+    for line in fabric.measured:
+        share = line.achieved_share
+        if line.collective == kind and share is not None and (kind != "send" or line.ranks_per_node == 1):
+            low, likely, high = line.beside[-1][1]
+            return Bounds(share / high, share / likely, share / low)
+    return None
+
+
+def _adds_up(fabric: Fabric, ranks: int) -> bool:
+    return achieved_in_switch(fabric.link, fabric.architecture, ranks) is not None
