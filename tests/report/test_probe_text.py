@@ -56,6 +56,11 @@ def test_what_was_measured_stands_beside_what_was_said() -> None:
     assert "sdpa attention in place of flash" in found
 
 
+def test_a_difference_that_rounds_to_nothing_has_no_minus() -> None:
+    line = BesideLine("instants", "forward", "bytes", 3 * 2**20, Bounds.exact(3 * 2**20 - 100), None)
+    assert "forward 3.000 - 3.000 (+0.0%)" in text(beside=Beside((line,), None, None))
+
+
 def test_times_are_those_of_the_slowest_rank() -> None:
     """Steps of 1.5, 2 and 4 s with 2,000 tokens each; the second rank waited 0.3 of 3.5 s for data."""
     found = text()

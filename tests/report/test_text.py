@@ -117,6 +117,19 @@ def test_what_does_not_show_in_gib_gets_no_bar_and_no_column(job: Job, answer: A
     assert "buffers" not in answer_text(job, small, Paper())
 
 
+def test_a_small_model_stands_in_mib(job: Job, answer: Answer) -> None:
+    """All of it but what GPUs and hosts have: in GiB its parts would be 0.0."""
+    mib = GIB / 1024
+    instant, peak = Instant("forward", Holdings(weights=3 * mib, buffers=17 * mib)), Bounds(19 * mib, 20 * mib, 30 * mib)
+    memory = replace(answer.memory, instants=(instant,), peak_at="forward", allocated_peak_bytes=peak)
+    lines = answer_text(job, replace(answer, memory=memory), Paper()).splitlines()
+    words = " ".join(" ".join(lines).split())
+    assert "Peak per GPU 20.0 MiB allocated (19.0-30.0) ·" in words and "of 79.0 GiB usable" in words
+    head = next(number for number, line in enumerate(lines) if line.startswith("  MiB "))
+    assert lines[head].split() == ["MiB", "allocated", "weights", "buffers"] and lines[head + 1].split()[1:] == ["20.0", "3.0", "17.0"]
+    assert "estimated by formulas: 19.0-30.0 MiB allocated" in words
+
+
 def test_weights_keep_their_column_on_narrow_paper(job: Job, answer: Answer) -> None:
     """Eight holdings, six columns: the weights are the smallest of all and still have their own."""
     instant = Instant("forward", Holdings(1 * GIB, *(size * GIB for size in (2, 3, 4, 5, 6, 7, 8))))

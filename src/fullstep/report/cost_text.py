@@ -246,5 +246,3 @@ def _age_lines(options: Iterable[Trial], paper: Paper, today: date) -> list[str]
     span = f"{ages[0]} to {ages[-1]}" if ages[0] != ages[-1] else f"{ages[0]}"
     moved = "they move by 10 to 40 % a month: `fullstep offers refresh`, or yours in machines.toml"
     return paper.entry("† Old prices", f"{span} days old, and {moved}")
-
-

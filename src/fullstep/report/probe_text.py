@@ -14,7 +14,7 @@ from fullstep.plan.layouts import layout_name
 from fullstep.quantities import GIB, MIB, Bounds
 from fullstep.report.paper import Paper
 from fullstep.report.timeline import moment_words, peak_of, timeline_lines
-from fullstep.report.wording import INSTANTS, headline
+from fullstep.report.wording import INSTANTS, headline, unit_of
 
 _OUTCOMES = {
     "completed": "The probe completed", "out_of_memory": "The probe RAN OUT OF MEMORY", "rank_died": "A rank DIED",
@@ -85,14 +85,14 @@ def _device(probe: Probe) -> str:
 
 def _table(lines: Sequence[BesideLine], paper: Paper) -> list[str]:
     peak = max(lines, key=lambda line: line.measured)
-    unit, name = (GIB, "GiB") if peak.measured >= GIB / 10 else (MIB, "MiB")
-    head = f"  {f'allocated, {name}':<34}{'measured':>12}{'traced':>22}{'estimated':>22}"
+    unit = unit_of(peak.measured)
+    head = f"  {f'allocated, {unit.name}':<34}{'measured':>12}{'traced':>22}{'estimated':>22}"
     rows = [paper.ink(head, "bold")]
     for line in lines:
         words = {**INSTANTS, **_MORE_INSTANTS}.get(line.what, line.what)
-        traced = _beside(line.traced, line.traced_difference, unit)
-        estimated = _beside(None if line.estimated is None else line.estimated.likely, line.difference, unit)
-        text = f"  {words:<34}{line.measured / unit:>12,.3f}{traced:>22}{estimated:>22}"
+        traced = _beside(line.traced, line.traced_difference, unit.size_bytes)
+        estimated = _beside(None if line.estimated is None else line.estimated.likely, line.difference, unit.size_bytes)
+        text = f"  {words:<34}{line.measured / unit.size_bytes:>12,.3f}{traced:>22}{estimated:>22}"
         rows.append(paper.ink(text, "bold") if line is peak else text)
     return rows
 
@@ -118,7 +118,7 @@ def _beside(said: float | None, off: float | None, unit: int) -> str:
     """What was said, and by how much that is off."""
     if said is None or off is None:
         return "-"
-    return f"{said / unit:,.3f} ({off:+.1%}{'!' if abs(off) > _FAR else ''})"
+    return f"{said / unit:,.3f} ({round(off, 3) + 0.0:+.1%}{'!' if abs(off) > _FAR else ''})"
 
 
 def _entries(probe: Probe, beside: Beside) -> list[tuple[str, str]]:

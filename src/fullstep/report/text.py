@@ -13,7 +13,7 @@ from fullstep.report.checkpoint_text import STORAGE_CODES, checkpoint_lines
 from fullstep.report.instants import instants_lines
 from fullstep.report.paper import Paper
 from fullstep.report.timing_text import timing_lines
-from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, headline, shows, span
+from fullstep.report.wording import HOLDING_WORDS, IN_GIB, INSTANTS, VERDICT_INK, VERDICTS, Unit, gib, headline, span, unit_of
 
 if TYPE_CHECKING:
     from fullstep.plan.remedies import Remedy
@@ -75,58 +75,63 @@ def verdict_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
 
 def memory_lines(answer: Answer, paper: Paper) -> list[str]:
     """The three counters, the instant, and its holdings as bars in two columns."""
-    memory = answer.memory
-    there = "" if memory.usable_bytes is None else f", of {gib(memory.usable_bytes)} usable"
+    memory, unit = answer.memory, _unit_of(answer)
+    there = "" if memory.usable_bytes is None else f", of {gib(memory.usable_bytes)}{'' if unit is IN_GIB else ' GiB'} usable"
     counters = (
-        f"{gib(memory.allocated_peak_bytes.likely)} GiB allocated ({span(memory.allocated_peak_bytes)}) · "
-        f"{span(memory.reserved_peak_bytes)} reserved · {span(memory.device_peak_bytes)} on the device{there} · {memory.evidence}"
+        f"{unit.sized(memory.allocated_peak_bytes.likely)} allocated ({unit.span(memory.allocated_peak_bytes)}) · "
+        f"{unit.span(memory.reserved_peak_bytes)} reserved · {unit.span(memory.device_peak_bytes)} on the device{there} · {memory.evidence}"
     )
     lines = paper.entry("Peak per GPU", counters)
     if answer.estimated is not None:
-        lines += paper.entry("", _estimated_words(answer.estimated))
+        lines += paper.entry("", _estimated_words(answer.estimated, unit))
     for key, row in answer.measured.items():
         if key.endswith("_peak_bytes"):
-            lines += _pilot_lines(key, row, paper)
-    lines += paper.entry("needed", f"{span(memory.needed_bytes)} GiB = {_NEEDED}")
+            lines += _pilot_lines(key, row, unit, paper)
+    lines += paper.entry("needed", f"{unit.span(memory.needed_bytes)} {unit.name} = {_NEEDED}")
     if memory.evidence == "measured":
         witness = "estimated" if answer.trace is None else "traced"
         lines += paper.entry("", f"table: {witness}, the peak is the pilot's: its counters do not tell what they hold")
     peak = memory.peak
     place = f", {peak.place}" if peak.place and peak.place not in INSTANTS[peak.at] else ""
     lines += paper.entry("at", INSTANTS[peak.at] + place)
-    return lines + bar_lines(peak, paper)
+    return lines + bar_lines(peak, paper, unit)
 
 
-def _estimated_words(estimated: MemoryEstimate) -> str:
+def _unit_of(answer: Answer) -> Unit:
+    return unit_of(answer.memory.allocated_peak_bytes.likely)
+
+
+def _estimated_words(estimated: MemoryEstimate, unit: Unit) -> str:
     """The formulas' counters, beside traced ones."""
     return (
-        f"estimated: {gib(estimated.allocated.likely)} GiB allocated ({span(estimated.allocated)}) · {span(estimated.reserved)} reserved · "
-        f"{span(estimated.device)} on the device · {span(estimated.needed)} needed"
+        f"estimated: {unit.sized(estimated.allocated.likely)} allocated ({unit.span(estimated.allocated)}) · "
+        f"{unit.span(estimated.reserved)} reserved · {unit.span(estimated.device)} on the device · {unit.span(estimated.needed)} needed"
     )
 
 
-def _pilot_lines(key: str, row: Any, paper: Paper) -> list[str]:
+def _pilot_lines(key: str, row: Any, unit: Unit, paper: Paper) -> list[str]:
     """A counter that a pilot measured, beside what the other witnesses say of it."""
-    said = [f"{span(bounds)} {word}" for bounds, word in ((row.estimated, "estimated"), (row.traced, "traced")) if bounds is not None]
+    said = [f"{unit.span(bounds)} {word}" for bounds, word in ((row.estimated, "estimated"), (row.traced, "traced")) if bounds is not None]
     best = row.traced or row.estimated
     if best is None:
         return []
     doubt = "" if best.low <= row.measured <= best.high else "; they disagree: was the pilot this very worksheet?"
-    return paper.entry("", f"{key.removesuffix('_peak_bytes')}: {gib(row.measured)} GiB measured, {', '.join(said)}{doubt}")
+    return paper.entry("", f"{key.removesuffix('_peak_bytes')}: {unit.sized(row.measured)} measured, {', '.join(said)}{doubt}")
 
 
-def bar_lines(peak: Instant, paper: Paper) -> list[str]:
-    """What is alive at the peak, as far as it shows in GiB; the longest bar is half of it."""
+def bar_lines(peak: Instant, paper: Paper, unit: Unit = IN_GIB) -> list[str]:
+    """What is alive at the peak, as far as it shows; the longest bar is half of it."""
     total = sum(peak.holdings) or 1.0
-    present = [(HOLDING_WORDS[name], value) for name, value in zip(HOLDINGS, peak.holdings, strict=True) if shows(value)]
-    cells = [f"{words:<17} {gib(value):>7} {paper.bar(2 * value / total):<10}" for words, value in present]
+    present = [(HOLDING_WORDS[name], value) for name, value in zip(HOLDINGS, peak.holdings, strict=True) if unit.shows(value)]
+    cells = [f"{words:<17} {unit.number(value):>7} {paper.bar(2 * value / total):<10}" for words, value in present]
     return ["    " + "   ".join(cells[start : start + 2]) for start in range(0, len(cells), 2)]
 
 
 def other_lines(job: Settings, answer: Answer, paper: Paper) -> list[str]:
     """Peaks outside the step, and host memory."""
-    peaks = [f"{name} {gib(peak)}" for name, peak in answer.memory.other_peaks._asdict().items() if peak is not None]
-    lines = paper.entry("Other peaks", " · ".join(peaks) + " GiB") if peaks else []
+    unit = _unit_of(answer)
+    peaks = [f"{name} {unit.number(peak)}" for name, peak in answer.memory.other_peaks._asdict().items() if peak is not None]
+    lines = paper.entry("Other peaks", " · ".join(peaks) + f" {unit.name}") if peaks else []
     available = job.machine.host_memory_bytes
     if answer.host.evidence == "traced":
         offloaded = f"{gib(answer.host.memory_peak_bytes)} GiB offloaded per node"
@@ -185,7 +190,8 @@ def sureness(answer: Answer) -> str:
         return f"a pilot's own figures; what it did not measure is {'estimated' if answer.trace is None else 'traced'} around them"
     if answer.memory.evidence == "traced":
         return f"traced: one step of the real model class, replayed through a model of torch's allocator; to settle it, {settle}"
-    return f"estimated by formulas: {span(answer.memory.allocated_peak_bytes)} GiB allocated; to settle it, {settle}"
+    unit = _unit_of(answer)
+    return f"estimated by formulas: {unit.span(answer.memory.allocated_peak_bytes)} {unit.name} allocated; to settle it, {settle}"
 
 
 def _short(why: str) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fullstep.ledger import Moment
 from fullstep.report.paper import Paper
-from fullstep.report.wording import gib
+from fullstep.report.wording import unit_of
 
 _HEIGHT = 8
 _AXIS = 13
@@ -63,7 +63,7 @@ def timeline_lines(timeline: Sequence[Moment], paper: Paper) -> list[str]:
     most = peak.allocated_peak_bytes or 1
     marked = next(place for place, column in enumerate(columns) if column.moment is peak)
     bars = paper.columns([column.moment.allocated_peak_bytes / most for column in columns], _HEIGHT)
-    lines = [f"{gib(peak.allocated_peak_bytes) + ' GiB':>{_AXIS - 2}}  {' ' * marked}" + paper.ink("▼", "bold", "red")]
+    lines = [f"{unit_of(most).sized(most):>{_AXIS - 2}}  {' ' * marked}" + paper.ink("▼", "bold", "red")]
     lines += [f"{'':>{_AXIS - 1}}│{bar.rstrip()}" for bar in bars]
     lines.append(f"{'0':>{_AXIS - 2}} └{'─' * len(columns)}")
     lines.append(" " * _AXIS + "".join(_LETTERS[column.moment.phase][0] for column in columns))

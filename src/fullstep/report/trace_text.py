@@ -14,7 +14,7 @@ from fullstep.report.text import closing_lines, memory_lines, other_lines, remed
 from fullstep.report.timeline import moment_words, peak_of, timeline_lines
 from fullstep.report.timing_text import timing_lines
 from fullstep.report.trace_json import flops_by_phase
-from fullstep.report.wording import HOLDING_WORDS, gib, headline
+from fullstep.report.wording import HOLDING_WORDS, headline, unit_of
 
 if TYPE_CHECKING:
     from fullstep.plan.remedies import Remedy
@@ -74,7 +74,8 @@ def _course_lines(job: Settings, trace: Trace, paper: Paper) -> list[str]:
 
 def tensor_lines(trace: Trace, paper: Paper) -> list[str]:
     """Why the peak is as large as it is: the largest tensors that are alive at it, each with the line of code that made it."""
-    lines = [paper.ink(f"  Why {gib(trace.allocated_peak_bytes)} GiB? The largest tensors alive at the peak:", "bold")]
+    peak = trace.allocated_peak_bytes
+    lines = [paper.ink(f"  Why {unit_of(peak).sized(peak)}? The largest tensors alive at the peak:", "bold")]
     shown = trace.largest[:_SHOWN_TENSORS]
     shapes = [_shape_words(tensor) for tensor in shown]
     wide = max((len(shape) for shape in shapes), default=0)
@@ -85,7 +86,7 @@ def tensor_lines(trace: Trace, paper: Paper) -> list[str]:
         module = cut_front(tensor.module, paper.width * 2 // 5)
         origin = " · ".join(filter(None, (module, tensor.line or tensor.operation)))
         lines.append(paper.ink(cut(f"{_INDENT}{'':>11}{origin}", paper.width), "dim"))
-    rest = trace.allocated_peak_bytes - sum(tensor.size_bytes for tensor in shown)
+    rest = peak - sum(tensor.size_bytes for tensor in shown)
     return [*lines, f"{_INDENT}{_size(rest):>9}  everything else"] if rest > 0 else lines
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fullstep.job import Job, Settings
-from fullstep.quantities import GIB, Bounds
+from fullstep.quantities import GIB, MIB, Bounds
 
 INSTANTS = {
     "forward": "forward",
@@ -27,28 +29,58 @@ VERDICT_INK = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unkno
 _METHODS = {"full": "full fine-tuning", "lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA", "ia3": "IA3", "prefix_tuning": "prefix tuning"}
 
 
-def gib(size_bytes: float) -> str:
-    """Bytes as a bare number of GiB, for tables.
+class Unit(NamedTuple):
+    """In which the sizes of a table stand, with one decimal."""
 
-    >>> gib(3 * 2**30)
-    '3.0'
+    name: str
+    size_bytes: int
+
+    def number(self, size_bytes: float) -> str:
+        """Without the unit.
+
+        >>> IN_GIB.number(3 * 2**30), IN_MIB.number(3 * 2**19)
+        ('3.0', '1.5')
+        """
+        return f"{size_bytes / self.size_bytes:,.1f}"
+
+    def sized(self, size_bytes: float) -> str:
+        """With the unit."""
+        return f"{self.number(size_bytes)} {self.name}"
+
+    def shows(self, size_bytes: float) -> bool:
+        """More than 0.0."""
+        return self.number(size_bytes) != self.number(0)
+
+    def span(self, bounds: Bounds) -> str:
+        """Bounds in bytes as ``low-high``; one number where both round to the same.
+
+        >>> IN_GIB.span(Bounds(2**30, 2**30, 2**31))
+        '1.0-2.0'
+        """
+        low, high = self.number(bounds.low), self.number(bounds.high)
+        return low if low == high else f"{low}-{high}"
+
+
+IN_GIB, IN_MIB = Unit("GiB", GIB), Unit("MiB", MIB)
+
+
+def unit_of(peak_bytes: float) -> Unit:
+    """The one in which a peak and its parts show.
+
+    >>> unit_of(2**30).name, unit_of(2**29).name
+    ('GiB', 'MiB')
     """
-    return f"{size_bytes / GIB:,.1f}"
+    return IN_GIB if peak_bytes >= GIB else IN_MIB
 
 
-def shows(size_bytes: float) -> bool:
-    """More than 0.0 in GiB with one decimal."""
-    return gib(size_bytes) != gib(0)
+def gib(size_bytes: float) -> str:
+    """Bytes as a bare number of GiB."""
+    return IN_GIB.number(size_bytes)
 
 
 def span(bounds: Bounds) -> str:
-    """Bounds in bytes as ``low-high`` in GiB; one number where both round to the same.
-
-    >>> span(Bounds(2**30, 2**30, 2**31))
-    '1.0-2.0'
-    """
-    low, high = gib(bounds.low), gib(bounds.high)
-    return low if low == high else f"{low}-{high}"
+    """Bounds in bytes as ``low-high`` in GiB; one number where both round to the same."""
+    return IN_GIB.span(bounds)
 
 
 def model_words(job: Settings) -> str:
