@@ -35,6 +35,13 @@ def test_one_file_goes_to_standard_output(sheet: str, capsys: pytest.CaptureFixt
     assert "Memory: " in out and "usable per GPU: fits (estimated)" in out
 
 
+def test_a_probe_takes_the_place_of_the_run(sheet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", sheet, "--to", "torchrun", "--probe", "--probe-options=--steps 20"]) == 0
+    text = capsys.readouterr().out
+    assert "fullstep probe - " in text and "--steps 20" in text
+    assert "train.py" not in text and "Needs fullstep with its extra lab" in text
+
+
 def test_several_files_are_told_apart(sheet: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", sheet, "--to", "dstack"]) == 0
     out = capsys.readouterr().out
@@ -97,6 +104,9 @@ def test_any_tool_writes_into_a_folder(sheet: str, tmp_path: Path) -> None:
         (["--to", "docker"], "--to"),
         ([], "--to"),
         (["--to", "slurm", "--command", "a\nb"], "--command"),
+        (["--to", "slurm", "--probe", "--command", "train.py"], "--probe: beside --command or --measure"),
+        (["--to", "slurm", "--probe-options", "--steps 3"], "--probe-options"),
+        (["--to", "slurm", "--probe", "--probe-options=a\nb"], "--probe-options"),
         (["--to", "slurm", "--max-hours", "0"], "hours above 0"),
         (["--to", "slurm", "--max-hours", "nan"], "hours above 0"),
         (["--to", "skypilot", "--provider", "nowhere"], "aws, azure, gcp"),

@@ -42,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("what is run")
     run.add_argument("--command", metavar="LINE", help='what stands behind torchrun, like "train.py --config my.yaml"')
     run.add_argument("--measure", metavar="LINE", help="for a few steps: a whole line, arguments (--measure=--max_steps=3), or none")
+    run.add_argument("--probe", action="store_true", help="a probe of the worksheet instead of a run; its record goes to --checkpoints")
+    run.add_argument("--probe-options", metavar="LINE", help='of `fullstep probe`, like "--steps 20 --evaluate"')
     run.add_argument("--setup", metavar="LINE", help="a line that installs what it needs (requirements.txt, where there is one)")
     run.add_argument("--checkpoints", metavar="PLACE", help="a bucket (skypilot), a volume (dstack) or an absolute path")
     run.add_argument("--max-hours", type=_hours, metavar="X", help="limit of the run (goal.finish_within_hours)")
@@ -83,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fullstep.api.answer import answer_of  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.job import complete  # noqa: PLC0415
 
+    _require_one_kind(arguments)
     worksheet = worksheet_from(arguments)
     job = complete(worksheet)
     if job.machine.usable_bytes is None or arguments.option is not None:
@@ -96,6 +99,16 @@ def run(arguments: argparse.Namespace) -> int:
         for path in _write(files, Path(arguments.output), arguments.force):
             sys.stderr.write(f"{path}\n")
     return EXIT_DOES_NOT_FIT if "does_not_fit" in (answer.memory.verdict, answer.host.verdict) else EXIT_OK
+
+
+def _require_one_kind(arguments: argparse.Namespace) -> None:
+    faults = []
+    if arguments.probe and (arguments.command or arguments.measure):
+        faults.append(Fault("--probe", "beside --command or --measure", "one of them: a probe builds its program from the worksheet"))
+    if arguments.probe_options is not None and not arguments.probe:
+        faults.append(Fault("--probe-options", "without --probe", "--probe beside it"))
+    if faults:
+        raise InputError(*faults)
 
 
 class _Place(NamedTuple):
@@ -143,6 +156,7 @@ def _files(job: Job, answer: Answer, arguments: argparse.Namespace, place: _Plac
         provider=place.provider, region=place.region, instance=place.instance, price_per_hour=place.price_per_hour,
         checkpoints=arguments.checkpoints, max_hours=arguments.max_hours, network_gbit_s=None if rate is None else rate.likely,
         host_gib=ceil(host_bytes / GIB), notes=(*_notes(answer, job.machine.nodes), *place.note),
+        probe=(arguments.probe_options or "") if arguments.probe else None,
     )  # fmt: skip
     return TOOLS[arguments.to](launch)
 

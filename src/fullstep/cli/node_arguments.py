@@ -36,12 +36,10 @@ def nodes_from(arguments: argparse.Namespace) -> Nodes:
     """
     from fullstep.lab.ranks.nodes import nodes_of  # noqa: PLC0415 - not needed for help
 
-    stated = vars(arguments).get("nodes", flag_of(arguments, "machine.nodes"))
-    try:
-        number = None if stated is None else int(stated)
-    except ValueError:
-        raise InputError(Fault("--nodes", f'"{stated[:40]}"', "a whole number from 1 on")) from None
-    return nodes_of(number, arguments.node_rank, arguments.rendezvous)
+    stated: str | None = vars(arguments).get("nodes", flag_of(arguments, "machine.nodes"))
+    if stated is not None and not (stated.isascii() and stated.isdigit()):
+        raise InputError(Fault("--nodes", f'"{stated[:40]}"', "a whole number from 1 on"))
+    return nodes_of(None if stated is None else int(stated[:9]), arguments.node_rank, arguments.rendezvous)
 
 
 def told_elsewhere(nodes: Nodes) -> str:

@@ -9,6 +9,8 @@ from fullstep.job.job import Framework
 DEFAULT_COMMAND = 'train.py --output_dir "$CHECKPOINT_DIR" ${RESUME_FROM:+--resume_from_checkpoint "$RESUME_FROM"}'
 """an example in the words of transformers' Trainer"""
 DEFAULT_SETUP = "if [ -f requirements.txt ]; then pip install -r requirements.txt; fi"
+PROBE_SETUP = "pip install '.[lab]'"
+"""of fullstep's own checkout, which goes along"""
 _SHORT = '--max_steps 5 --output_dir "$MEASURE_DIR"'
 _SHORT_BY_FRAMEWORK: dict[Framework, str] = {
     "litgpt": '--train.max_steps 5 --out_dir "$MEASURE_DIR"',

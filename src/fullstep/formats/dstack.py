@@ -15,7 +15,7 @@ from fullstep import __version__
 from fullstep.errors import Fault, InputError
 from fullstep.formats.card_names import dstack_gpu
 from fullstep.formats.launch import Launch, LaunchFile
-from fullstep.formats.shell import comments, head, tail, training_script
+from fullstep.formats.shell import comments, head, probe_script, tail, training_script
 from fullstep.formats.yaml_text import Script, yaml_text
 
 BACKENDS = (
@@ -100,7 +100,12 @@ def _task(launch: Launch, resources: dict[str, Any], place: dict[str, Any], stor
     if launch.nodes > 1:
         task["nodes"] = launch.nodes
     folder = shlex.quote(f"{_MOUNT}/{launch.name}")
-    script = training_script(launch, checkpoint_dir=folder, node="$DSTACK_NODE_RANK", rendezvous=_rendezvous(launch), first=launch.setup)
+    if launch.probe is None:
+        script = training_script(
+            launch, checkpoint_dir=folder, node="$DSTACK_NODE_RANK", rendezvous=_rendezvous(launch), first=launch.setup
+        )
+    else:
+        script = probe_script(launch, folder=folder, first=launch.setup)
     task |= {"files": [".:/workflow"], "working_dir": "/workflow", "shell": "bash"}
     indented = "".join(f"  {line}".rstrip() + "\n" for line in script.splitlines())
     task["commands"] = [Script(f"{{\n{indented}}}\n")]

@@ -11,7 +11,7 @@ from math import ceil
 from typing import NamedTuple
 
 from fullstep.errors import Fault, InputError
-from fullstep.formats.commands import DEFAULT_COMMAND, DEFAULT_SETUP, finished_file_of, measured_command
+from fullstep.formats.commands import DEFAULT_COMMAND, DEFAULT_SETUP, PROBE_SETUP, finished_file_of, measured_command
 from fullstep.job import Job, worksheet_to_toml
 from fullstep.plan.usage import stored
 
@@ -19,6 +19,7 @@ _DISK_STEP_GB = 10
 _LONGEST_NAME = 30
 """dstack allows 41 letters, and what belongs to a run is named after it"""
 _LONGEST_TEXT = 4000
+_NEEDS_FULLSTEP = "Needs fullstep with its extra lab on every node: the setup line installs it from its checkout, or state yours by --setup"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
 
@@ -70,6 +71,8 @@ class Launch:
     """a shell line"""
     is_placeholder: bool
     """the command is only an example"""
+    probe: str | None
+    """a shell line: options of ``fullstep probe``, which runs instead of the command; None: the command runs"""
     max_hours: float | None
     keep: int
     save_minutes: float
@@ -101,6 +104,7 @@ def launch_from(
     network_gbit_s: float | None = None,
     host_gib: int | None = None,
     notes: tuple[str, ...] = (),
+    probe: str | None = None,
 ) -> Launch:
     """What a completed job needs to be launched.
 
@@ -117,12 +121,14 @@ def launch_from(
         network_gbit_s: line rate per node and direction that the layout needs
         host_gib: host memory that a node needs
         notes: lines for the head of the file
+        probe: options of ``fullstep probe``, which is to run instead of a command; None: the command
 
     Raises:
         InputError: the worksheet names no card, or a text is not allowed; all faults together
     """
     words = {"--provider": provider, "--region": region, "--instance": instance}
-    lines = {"--command": command, "--measure": measure, "--setup": setup, "--checkpoints": checkpoints}
+    lines = {"--command": command, "--measure": measure, "--setup": setup, "--checkpoints": checkpoints,
+             "--probe-options": probe or None}  # fmt: skip
     faults = _faults(words, lines, price_per_hour)
     card, machine, run = job.machine.card, job.machine, command.strip() if command else DEFAULT_COMMAND
     if card is None:
@@ -131,16 +137,18 @@ def launch_from(
     if faults or card is None:
         raise InputError(*faults)
     checkpoints_gb, disk_gb, disk_note = _disk(job)
-    short = measured_command(run, measure, job.step.framework)
+    short = None if probe is not None else measured_command(run, measure, job.step.framework)
+    warnings = (_NEEDS_FULLSTEP,) if probe is not None else _warnings(run, short, measure)
     return Launch(
-        name=_name(job), nodes=machine.nodes, gpus=machine.gpus, card=card.key, vendor=card.vendor, interruptible=interruptible,
+        name=_name(job) + ("" if probe is None else "-probe"), nodes=machine.nodes, gpus=machine.gpus, card=card.key, vendor=card.vendor,
+        interruptible=interruptible,
         disk_gb=disk_gb, disk_note=disk_note, checkpoints_gb=checkpoints_gb, checkpoints=checkpoints,
         network_gbit_s=network_gbit_s, host_gib=host_gib, cpu_cores=machine.cpu_cores,
         provider=provider.lower() if provider else None, region=region, instance=instance, price_per_hour=price_per_hour,
-        command=run, measure=short, setup=(setup or DEFAULT_SETUP).strip(),
-        is_placeholder=command is None, max_hours=job.goal.finish_within_hours if max_hours is None else max_hours,
+        command=run, measure=short, setup=(setup or (DEFAULT_SETUP if probe is None else PROBE_SETUP)).strip(),
+        is_placeholder=command is None, probe=probe, max_hours=job.goal.finish_within_hours if max_hours is None else max_hours,
         keep=job.checkpoint.keep, save_minutes=job.checkpoint.lose_at_most_minutes,
-        finished_file=finished_file_of(job.step.framework), notes=(*notes, *_warnings(run, short, measure)),
+        finished_file=finished_file_of(job.step.framework), notes=(*notes, *warnings),
         worksheet=worksheet_to_toml(job.worksheet),
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from shlex import quote
 from textwrap import wrap
 
 from fullstep import __version__
@@ -63,6 +64,33 @@ def training_script(
         blocks.append(_measured_step(launch.measure, node, launch.vendor))
     blocks.append(_run(launch, waits))
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def probe_script(launch: Launch, *, folder: str, starts: Sequence[str] = (), prefix: str = "", options: str = "", first: str = "") -> str:
+    """Shell lines: a probe of the worksheet on every node; the first one tells of all, and leaves the record.
+
+    Args:
+        launch: what is probed
+        folder: a shell word, the folder that survives
+        starts: lines before the probe
+        prefix: of the command line, which starts it on every node where the script runs on one
+        options: by which nodes find each other where no launcher says it
+        first: a line to begin with
+    """
+    words = " ".join(word for word in ("fullstep probe - --evidence", '"$EVIDENCE_DIR"', options, launch.probe or "") if word)
+    lines = [
+        "set -euo pipefail",
+        *([first] if first else []),
+        "",
+        "# Real steps of the worksheet. What they show is a record in EVIDENCE_DIR: fullstep evidence list shows it, and",
+        "# fullstep estimate --evidence lets it outrank the estimate.",
+        f"export EVIDENCE_DIR={folder}/probe-records",
+        'mkdir -p "$EVIDENCE_DIR"',
+        *starts,
+        f"worksheet={quote(launch.worksheet)}",
+        f'{prefix}{words} <<< "$worksheet"',
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _checkpoints(launch: Launch, checkpoint_dir: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from fullstep.errors import Fault, InputError
 from fullstep.formats.card_names import skypilot_names
 from fullstep.formats.launch import Launch, LaunchFile
-from fullstep.formats.shell import comments, head, tail, training_script
+from fullstep.formats.shell import comments, head, probe_script, tail, training_script
 from fullstep.formats.yaml_text import Script, yaml_text
 
 CLOUDS = (
@@ -52,7 +52,10 @@ def skypilot_files(launch: Launch) -> tuple[LaunchFile, ...]:
     task: dict[str, Any] = {"name": launch.name, "num_nodes": launch.nodes, "workdir": ".", "resources": _resources(launch, cloud)}
     if mounts:
         task["file_mounts"] = mounts
-    run = training_script(launch, checkpoint_dir=shlex.quote(folder), node="$SKYPILOT_NODE_RANK", rendezvous=_rendezvous(launch))
+    if launch.probe is None:
+        run = training_script(launch, checkpoint_dir=shlex.quote(folder), node="$SKYPILOT_NODE_RANK", rendezvous=_rendezvous(launch))
+    else:
+        run = probe_script(launch, folder=shlex.quote(folder))
     task |= {"setup": Script(launch.setup + "\n"), "run": Script(run)}
     text = head(launch, start) + comments(said) + "\n" + yaml_text(task) + tail(launch)
     return (LaunchFile(name, text, loses_checkpoints=launch.checkpoints is None and cloud in _NO_BUCKETS),)

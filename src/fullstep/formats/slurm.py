@@ -7,7 +7,7 @@ from math import ceil
 
 from fullstep.formats.folder import checkpoint_folder
 from fullstep.formats.launch import Launch, LaunchFile
-from fullstep.formats.shell import comments, head, tail, training_script
+from fullstep.formats.shell import comments, head, probe_script, tail, training_script
 
 NOTICE_SECONDS = 120
 """before the end of the time limit, when the job is told to go (assumed: a save is left to the run's own interval)"""
@@ -28,9 +28,13 @@ def slurm_files(launch: Launch) -> tuple[LaunchFile, ...]:
     name = f"{launch.name}.sbatch"
     start = [f"Start: sbatch {name}", "What is the cluster's own has to be added: account, partition, and its name for the card (--gres)."]
     text = "#!/usr/bin/env bash\n" + _directives(launch) + "\n" + head(launch, start) + "\n" + _before(launch)
-    script = training_script(
-        launch, checkpoint_dir=checkpoint_dir, node="${SLURM_NODEID:-0}", rendezvous=_rendezvous(launch), waits=launch.interruptible
-    )
+    if launch.probe is not None:
+        starts = ["export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"]
+        script = probe_script(launch, folder=checkpoint_dir, starts=starts, prefix=_on_every_node(launch))
+    else:
+        script = training_script(
+            launch, checkpoint_dir=checkpoint_dir, node="${SLURM_NODEID:-0}", rendezvous=_rendezvous(launch), waits=launch.interruptible
+        )
     return (LaunchFile(name, text + script + tail(launch)),)
 
 
@@ -47,7 +51,7 @@ def _directives(launch: Launch) -> str:
         options.append(f"--mem={launch.host_gib}G")
     if launch.max_hours is not None:
         options.append(f"--time={ceil(launch.max_hours * 60)}")
-    if launch.interruptible:
+    if launch.interruptible and launch.probe is None:
         options += ["--requeue", "--open-mode=append", f"--signal=B:USR1@{NOTICE_SECONDS}"]
     else:
         options.append("--no-requeue")
@@ -69,11 +73,15 @@ def _rendezvous(launch: Launch) -> list[str]:
     starts = [
         "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
         "on_all_gpus() {",
-        f"    srun --nodes={launch.nodes} --ntasks-per-node=1 --kill-on-bad-exit=1 \\",
+        f"    {_on_every_node(launch)}\\",
         f'        torchrun --nnodes={launch.nodes} --nproc-per-node={launch.gpus} {meets} "$@"',
         "}",
     ]
     return [*finds, *starts, *(_requeue() if launch.interruptible else [])]
+
+
+def _on_every_node(launch: Launch) -> str:
+    return f"srun --nodes={launch.nodes} --ntasks-per-node=1 --kill-on-bad-exit=1 "
 
 
 def _requeue() -> list[str]:

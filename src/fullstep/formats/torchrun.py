@@ -6,7 +6,7 @@ import shlex
 
 from fullstep.formats.folder import checkpoint_folder
 from fullstep.formats.launch import Launch, LaunchFile
-from fullstep.formats.shell import comments, head, tail, training_script
+from fullstep.formats.shell import RUN_PORT, comments, head, probe_script, tail, training_script
 
 RESTARTS = 3
 """of the processes by torchrun, on capacity that may be taken back (assumed)"""
@@ -28,10 +28,12 @@ def torchrun_files(launch: Launch) -> tuple[LaunchFile, ...]:
         start = [f"Start, on every node with its own NODE_RANK from 0 to {launch.nodes - 1}, HOST being the node 0: {every}",
                  "After an interruption: the same again, on all of them. They have to see the same CHECKPOINT_DIR."]  # fmt: skip
     text = "#!/usr/bin/env bash\n" + head(launch, start) + comments([f"Install what is needed first: {launch.setup}"]) + "\n"
-    script = training_script(
-        launch, checkpoint_dir=f"${{CHECKPOINT_DIR:-{default}}}" if folder is None else default,
-        node="${NODE_RANK:-0}", rendezvous=_rendezvous(launch),
-    )  # fmt: skip
+    checkpoint_dir = f"${{CHECKPOINT_DIR:-{default}}}" if folder is None else default
+    if launch.probe is None:
+        script = training_script(launch, checkpoint_dir=checkpoint_dir, node="${NODE_RANK:-0}", rendezvous=_rendezvous(launch))
+    else:
+        options = f'--nodes {launch.nodes} --node-rank "$NODE_RANK" --rendezvous "$MASTER_ADDR:{RUN_PORT}"' if launch.nodes > 1 else ""
+        script = probe_script(launch, folder=checkpoint_dir, starts=_asked(launch), options=options)
     return (LaunchFile(name, text + script + tail(launch)),)
 
 
@@ -47,9 +49,13 @@ def _rendezvous(launch: Launch) -> list[str]:
             f"    torchrun --nnodes={launch.nodes} --nproc-per-node={launch.gpus} {common} --rdzv-backend=c10d \\",
             f'        --rdzv-endpoint="$MASTER_ADDR:$port" --rdzv-id="{launch.name}-$part" --rdzv-conf="is_host=$is_host" "$@"',
         ]
-    asked = [] if launch.nodes == 1 else [': "${NODE_RANK:?the rank of this node, from 0 on}" "${MASTER_ADDR:?the host of the node 0}"', ""]
     said = [
         "# torchrun starts processes that died again, in the environment of the first start: RESUME_FROM is still that of then.",
         "# Where TORCHELASTIC_RESTART_COUNT is not 0, your command has to look into CHECKPOINT_DIR by itself.",
     ]
-    return [*asked, *(said if restarts else []), "on_all_gpus() {", *finds, "}"]
+    return [*_asked(launch), *(said if restarts else []), "on_all_gpus() {", *finds, "}"]
+
+
+def _asked(launch: Launch) -> list[str]:
+    """What has to be said on each of several nodes."""
+    return [] if launch.nodes == 1 else [': "${NODE_RANK:?the rank of this node, from 0 on}" "${MASTER_ADDR:?the host of the node 0}"', ""]
