@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from fullstep.errors import InputError
 from fullstep.hardware import Card
 from fullstep.hardware.catalogue import cards_named
-from fullstep.job import Job, Worksheet, complete, edit, worksheet_from_mapping
+from fullstep.job import Job, Settings, Worksheet, complete, edit, settings_of, worksheet_from_mapping
 from fullstep.ledger.probe import Probe
 from fullstep.models import bundled_models, model_config
 
@@ -58,9 +58,8 @@ def recorded(name: str, probe: Probe, worksheet: Worksheet) -> Recorded | str:
     why = _why_not_whole(probe) or _why_not_known(probe, worksheet)
     if why:
         return why
-    mapping = {section: keys for section, keys in (probe.worksheet or {}).items() if section not in _LEFT_OUT}
     try:
-        sheet = worksheet_from_mapping(mapping, name)
+        sheet = _sheet(probe, name)
         device = probe.ranks[0].device
         if device != "cpu":
             card = _card(device, sheet)
@@ -73,6 +72,24 @@ def recorded(name: str, probe: Probe, worksheet: Worksheet) -> Recorded | str:
     if job.machine.gpus * job.machine.nodes != probe.world_size:
         return f"its worksheet has {job.machine.gpus * job.machine.nodes} GPUs, and {probe.world_size} ranks ran"
     return Recorded(name, probe, job, device == "cpu")
+
+
+def settings_recorded(probe: Probe) -> Settings | None:
+    """What a probe ran, defaults filled in; None: a command, or a model that does not come along."""
+    if _why_not_known(probe, Worksheet()):
+        return None
+    try:
+        return settings_of(_sheet(probe, "the record"))
+    except InputError:
+        return None
+
+
+def _sheet(probe: Probe, name: str) -> Worksheet:
+    """
+    Raises:
+        InputError: it is none
+    """
+    return worksheet_from_mapping({section: keys for section, keys in (probe.worksheet or {}).items() if section not in _LEFT_OUT}, name)
 
 
 def match(record: Recorded, job: Job) -> Match:

@@ -1,6 +1,6 @@
-"""What probes measured, kept as records: lists those of a folder or URL, puts two side by side or one beside its own estimate, and says
-whether files are sound records. Records come from outside: they are read as data, nothing in them is executed. Exit code of validate: 2
-where one is not sound."""
+"""What probes and links measured, kept as records: lists those of a folder or URL, puts two side by side or one beside its own estimate,
+and says whether files are sound records. Records come from outside: they are read as data, nothing in them is executed. Exit code of
+validate: 2 where one is not sound."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from fullstep.errors import Fault, InputError
 
 if TYPE_CHECKING:
     from fullstep.formats.probe_record import Stored
+    from fullstep.ledger.link import MeasuredLink
+    from fullstep.ledger.probe import Probe
 
 _USES = {"list": "list WHERE", "compare": "compare A [B]", "validate": "validate FILE_OR_WHERE ..."}
 
@@ -40,8 +42,9 @@ def _list(places: list[str], as_json: bool) -> int:
     from fullstep.formats.probe_record import read_all  # noqa: PLC0415 (after the arguments are known to be good)
 
     stored = read_all(places[0])
-    records = sorted(((each.name, each.probe) for each in stored if each.probe is not None), key=lambda pair: (pair[1].made, pair[0]))
-    bad = [(each.name, each.faults) for each in stored if each.probe is None]
+    found = ((each.name, each.probe or each.link) for each in stored)
+    records = sorted(((name, record) for name, record in found if record is not None), key=lambda pair: (pair[1].made, pair[0]))
+    bad = [(each.name, each.faults) for each in stored if not each.is_sound]
     if as_json:
         from fullstep.report.evidence_json import list_as_dict  # noqa: PLC0415
 
@@ -54,23 +57,35 @@ def _list(places: list[str], as_json: bool) -> int:
 
 
 def _compare(places: list[str], as_json: bool) -> int:
-    from fullstep.calibration.records import compare_probes  # noqa: PLC0415
-    from fullstep.formats.probe_record import read_one  # noqa: PLC0415
+    from fullstep.calibration.records import compare_links, compare_probes  # noqa: PLC0415
+    from fullstep.formats.probe_record import read_any  # noqa: PLC0415
 
-    (first_name, first), (second_name, second) = map(read_one, places)
-    names, probes, found = (first_name, second_name), (first, second), compare_probes(first, second)
+    first, second = map(read_any, places)
+    names = (first.name, second.name)
+    records: tuple[Probe | MeasuredLink, Probe | MeasuredLink]
+    if first.probe is not None and second.probe is not None:
+        records, found = (first.probe, second.probe), compare_probes(first.probe, second.probe)
+    elif first.link is not None and second.link is not None:
+        records, found = (first.link, second.link), compare_links(first.link, second.link)
+    else:
+        raise InputError(Fault("command line", "a record of a probe and one of links", "two of one kind"))
     if as_json:
         from fullstep.report.evidence_json import compared_as_dict  # noqa: PLC0415
 
-        return _write(compared_as_dict(names, probes, found))
+        return _write(compared_as_dict(names, records, found))
     from fullstep.report.evidence_text import compared_text  # noqa: PLC0415
     from fullstep.report.paper import Paper  # noqa: PLC0415
 
-    sys.stdout.write(compared_text(names, probes, found, Paper.of(sys.stdout)))
+    sys.stdout.write(compared_text(names, records, found, Paper.of(sys.stdout)))
     return EXIT_OK
 
 
 def _beside_itself(where: str, traces: bool, as_json: bool) -> int:
+    from fullstep.formats.probe_record import read_any  # noqa: PLC0415
+
+    link = read_any(where).link
+    if link is not None:
+        return _beside_assumed(link, as_json)
     from fullstep.api.evidenced import beside_itself  # noqa: PLC0415 (after the arguments are known to be good)
 
     name, probe, lines = beside_itself(where, traces=traces)
@@ -85,8 +100,24 @@ def _beside_itself(where: str, traces: bool, as_json: bool) -> int:
     return EXIT_OK
 
 
+def _beside_assumed(link: MeasuredLink, as_json: bool) -> int:
+    """What was measured of links beside what the network model assumes of them today."""
+    from fullstep.api.linked import assumed_beside  # noqa: PLC0415
+
+    assumed, assumed_of = assumed_beside(link, link.network_gbit_s)
+    if as_json:
+        from fullstep.report.link_json import link_as_dict  # noqa: PLC0415
+
+        return _write(link_as_dict(link, assumed, assumed_of, ["fullstep", *sys.argv[1:]]))
+    from fullstep.report.link_text import link_text  # noqa: PLC0415
+    from fullstep.report.paper import Paper  # noqa: PLC0415
+
+    sys.stdout.write(link_text(link, assumed, assumed_of, Paper.of(sys.stdout)))
+    return EXIT_OK
+
+
 def _validate(places: list[str], as_json: bool) -> int:
-    checked = [(each.name, each.probe, each.faults) for where in places for each in _read(where)]
+    checked = [(each.name, each.probe or each.link, each.faults) for where in places for each in _read(where)]
     if as_json:
         from fullstep.report.evidence_json import validated_as_dict  # noqa: PLC0415
 
@@ -96,7 +127,7 @@ def _validate(places: list[str], as_json: bool) -> int:
         from fullstep.report.paper import Paper  # noqa: PLC0415
 
         sys.stdout.write(validated_text(checked, Paper.of(sys.stdout)))
-    return EXIT_OK if checked and all(probe is not None for _, probe, _ in checked) else EXIT_INPUT
+    return EXIT_OK if checked and all(record is not None for _, record, _ in checked) else EXIT_INPUT
 
 
 def _read(where: str) -> tuple[Stored, ...]:

@@ -11,7 +11,7 @@ from fullstep.calibration.residuals import BesideLine
 from fullstep.errors import Fault
 from fullstep.ledger.probe import Probe
 from fullstep.quantities import Bounds
-from fullstep.report.evidence_text import figure_words, percent, what_ran
+from fullstep.report.evidence_words import figure_words, percent, what_ran
 from fullstep.report.json import finite
 from fullstep.report.paper import Paper
 
@@ -93,7 +93,8 @@ def beside_text(name: str, probe: Probe, lines: Sequence[BesideLine], paper: Pap
             cells += [figure_words(line.traced, line.unit)] if traced else []
             row = _row(f"  {line.what.replace('_', ' ')}", [*cells, percent(line.difference)])
             text.append(row if line.is_inside else paper.ink(f"{row}  outside of {_span(line)}", "red"))
-    text += [line for note in probe.notes for line in paper.entry("Program", note)]
+    for number, note in enumerate(probe.notes):
+        text += paper.entry("" if number else "Program", note)
     return paper.finish(text)
 
 

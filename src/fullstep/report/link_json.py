@@ -29,7 +29,8 @@ def link_as_dict(measured: MeasuredLink, assumed: Sequence[AssumedLink], assumed
         "command": command,
         "environment": {
             "device": measured.device, "backend": measured.backend, "ranks": measured.ranks, "nodes": measured.nodes,
-            "network_gbit_s": measured.network_gbit_s, "processors": measured.processors, "versions": dict(measured.versions), "settings": dict(measured.settings),
+            "network_gbit_s": measured.network_gbit_s, "processors": measured.processors, "versions": dict(measured.versions),
+            "settings": dict(measured.settings),
         },
         "iterations": measured.iterations,
         "warm_up": measured.warm_up,
