@@ -1,6 +1,7 @@
 """Units and uncertain numbers: inside fullstep everything is bytes, seconds, FLOP and tokens."""
 
 from fullstep.quantities.bounds import Bounds
+from fullstep.quantities.counts import counted
 from fullstep.quantities.dtypes import DTYPE_BYTES, DType
 from fullstep.quantities.durations import HOUR_SECONDS
 from fullstep.quantities.money import CURRENCIES, WIDE, Currency, cents, money
@@ -8,5 +9,5 @@ from fullstep.quantities.sizes import GB, GIB, MIB, SizeError, format_binary, fo
 
 __all__ = [
     "CURRENCIES", "DTYPE_BYTES", "GB", "GIB", "HOUR_SECONDS", "MIB", "WIDE", "Bounds", "Currency", "DType", "SizeError", "cents",
-    "format_binary", "format_gib", "money", "parse_size_bytes",
+    "counted", "format_binary", "format_gib", "money", "parse_size_bytes",
 ]  # fmt: skip

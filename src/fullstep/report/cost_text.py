@@ -45,7 +45,8 @@ def rental_words(rental: Rental, job: Settings, today: date) -> str:
     currency, runs = job.goal.currency, job.goal.runs
     price = rental.offer.price(rental.interruptible)
     kind = "" if price is None else f", {PRICE_KIND_WORDS[price.kind]}"
-    seen = "" if rental.offer.is_own else f" of {rental.offer.captured_on}{old_mark(rental, today)}"
+    at = "of" if price is None or price.kind == "list" else "on"  # a list is of a day, what somebody saw was seen on it
+    seen = "" if rental.offer.is_own else f" {at} {rental.offer.captured_on}{old_mark(rental, today)}"
     rent = f"{money(rental.per_hour, currency)} an hour{kind}{seen}"
     if rental.cost is None:
         each = rental.per_million_tokens

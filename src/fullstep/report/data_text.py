@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from fullstep.datasets import DataProfile
 from fullstep.evidence import Assumption
-from fullstep.quantities import Bounds
+from fullstep.quantities import Bounds, counted
 from fullstep.report.paper import Paper
 
 _WIDEST_BAR = 40
@@ -40,7 +40,7 @@ def toml_lines(keys: Mapping[str, object]) -> list[str]:
 
 def _headline(profile: DataProfile) -> str:
     files = profile.files[0] if len(profile.files) == 1 else f"{len(profile.files)} files from {profile.files[0]} on"
-    return f"{files} · {_counted(profile.rows, 'row')} · {' and '.join(profile.forms)}"
+    return f"{files} · {counted(profile.rows, 'row')} · {' and '.join(profile.forms)}"
 
 
 def _length_lines(profile: DataProfile, paper: Paper) -> list[str]:
@@ -51,9 +51,9 @@ def _length_lines(profile: DataProfile, paper: Paper) -> list[str]:
     )
     lines += paper.entry("Longest", f"{profile.longest:,} tokens at {profile.longest_at}")
     if profile.empty_rows:
-        lines += paper.entry("Empty", f"{_counted(profile.empty_rows, 'row')}, left out here; a trainer may keep them")
+        lines += paper.entry("Empty", f"{counted(profile.empty_rows, 'row')}, left out here; a trainer may keep them")
     if profile.other_parts:
-        lines += paper.entry("Not counted", f"{_counted(profile.other_parts, 'part')} of messages without text (images, sound)")
+        lines += paper.entry("Not counted", f"{counted(profile.other_parts, 'part')} of messages without text (images, sound)")
     return lines
 
 
@@ -70,7 +70,7 @@ def _histogram_lines(profile: DataProfile, paper: Paper) -> list[str]:
 def _row_lines(profile: DataProfile, paper: Paper) -> list[str]:
     cut, padding, packing = profile.cut, profile.padding, profile.packing
     lost = cut.tokens / (profile.mean * profile.rows)
-    text = f"{_counted(cut.rows, 'row')} ({_percent(cut.rows / profile.rows)}) longer; {cut.tokens:,} tokens lost ({_percent(lost)})"
+    text = f"{counted(cut.rows, 'row')} ({_percent(cut.rows / profile.rows)}) longer; {cut.tokens:,} tokens lost ({_percent(lost)})"
     lines = [*paper.sentence(f"In rows of {profile.sequence_tokens:,} tokens:"), *paper.entry("Cut off", text if cut.rows else "nothing")]
     if profile.micro_batch == 1:
         batch = "none with one row a batch"
@@ -81,9 +81,9 @@ def _row_lines(profile: DataProfile, paper: Paper) -> list[str]:
             f" {padding.mean_row_tokens:,.0f} tokens a row)"
         )
     lines += paper.entry("Padding", f"{batch} · {_percent(padding.to_sequence_share)} up to {profile.sequence_tokens:,}")
-    joined = f"{_counted(packing.cut_rows, 'row')} one behind the other and cut, nothing lost"
+    joined = f"{counted(packing.cut_rows, 'row')} one behind the other and cut, nothing lost"
     lines += paper.entry("Packed", f"{joined}: {_saved(packing.cut_saves_share)}")
-    whole = f"{_counted(packing.whole_rows, 'row')} of whole ones by best fit, {_percent(packing.whole_filled_share)} filled"
+    whole = f"{counted(packing.whole_rows, 'row')} of whole ones by best fit, {_percent(packing.whole_filled_share)} filled"
     return lines + paper.entry("", f"{whole}: {_saved(packing.whole_saves_share)}")
 
 
@@ -103,10 +103,6 @@ def _span(tokens: Bounds) -> str:
     whole = tokens.as_whole()
     exact = whole["low"] == whole["high"]
     return f"{whole['likely']:,}" if exact else f"{whole['likely']:,} ({whole['low']:,}-{whole['high']:,})"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _percent(share: float) -> str:

@@ -6,7 +6,7 @@ import math
 
 from fullstep.job import Settings
 from fullstep.ledger.drill import Drill, DrillCheck, DrillControl, DrillElsewhere, DrillExport
-from fullstep.quantities import GB, MIB
+from fullstep.quantities import GB, MIB, counted
 from fullstep.report.checkpoint_text import sized
 from fullstep.report.paper import Paper
 from fullstep.report.wording import headline
@@ -74,7 +74,7 @@ def _drilled_words(drill: Drill) -> str:
     where = "processors" if drill.device == "cpu" else drill.device
     ranks = f"{drill.ranks} rank{'s' if drill.ranks > 1 else ''} ({drill.strategy}) on {where}"
     went = f"saved after step {drill.saved_at} ({drill.save.mode}), killed after step {drill.steps}, resumed in new processes"
-    return f"{ranks}: {went}; random weights, {drill.rows_per_step:,} rows a step; {drill.seconds:.0f} s in all"
+    return f"{ranks}: {went}; random weights, {counted(drill.rows_per_step, 'row')} a step; {drill.seconds:.0f} s in all"
 
 
 def _table(drill: Drill, paper: Paper) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fullstep.ledger.link import LINK_COLLECTIVES, AssumedLink, LinkFit, LinkSample, MeasuredLink
-from fullstep.quantities import GB, Bounds, format_binary
+from fullstep.quantities import GB, Bounds, counted, format_binary
 from fullstep.report.paper import Paper
 
 _BY_SIZE = f"{'':17}{'size':>9}{'median':>10}{'half of them':>18}{'algbw':>12}{'busbw':>12}"
@@ -41,7 +41,7 @@ def _headline(measured: MeasuredLink) -> str:
     where = f"{measured.processors} cores" if measured.device == "cpu" else measured.device
     calls = f"{measured.iterations} call{'s' if measured.iterations > 1 else ''} of each size after {measured.warm_up} untimed ones"
     on_nodes = f" of {measured.nodes} nodes" if measured.nodes > 1 else ""
-    return f"{measured.ranks} ranks{on_nodes} on {where}, {measured.backend}: {calls}; {measured.seconds:.0f} s in all"
+    return f"{counted(measured.ranks, 'rank')}{on_nodes} on {where}, {measured.backend}: {calls}; {measured.seconds:.0f} s in all"
 
 
 def _table(name: str, measured: MeasuredLink, paper: Paper) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fullstep.errors import printable
 from fullstep.offers.live.refresh import Outcome, Refresh
+from fullstep.quantities import counted
 
 _STATES = {"done": "done", "failed": "FAILED", "left_out": "left out"}
 
@@ -17,7 +18,7 @@ def outcome_text(outcome: Outcome) -> str:
     said = outcome.reason
     if outcome.state == "done":
         dropped = ", ".join(f"{count} {reason}" for reason, count in outcome.dropped.items())
-        said = f"{_counted(outcome.offers, 'offer')} from {outcome.asked}{f'; left out: {dropped}' if dropped else ''}"
+        said = f"{counted(outcome.offers, 'offer')} from {outcome.asked}{f'; left out: {dropped}' if dropped else ''}"
         said += f"; before that {outcome.reason}" if outcome.reason else ""
     return printable(f"{outcome.provider:<14} {_STATES[outcome.state]:<9} {said}") + "\n"
 
@@ -30,12 +31,8 @@ def refresh_text(found: Refresh) -> str:
             left_out.setdefault(outcome.reason, []).append(outcome.provider)
     lines = [f"Not asked, {reason}: {', '.join(names)}." for reason, names in left_out.items()]
     if found.done:
-        offers, sellers = (_counted(sum(outcome.offers for outcome in found.done), "offer"), _counted(len(found.done), "provider"))
+        offers, sellers = (counted(sum(outcome.offers for outcome in found.done), "offer"), counted(len(found.done), "provider"))
         lines.append(f"Saved {offers} of {sellers} in {found.folder}; what was there of theirs is replaced.")
     else:
         lines.append("Nothing could be fetched; prices stay as they were.")
     return "".join(f"{printable(line)}\n" for line in lines)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

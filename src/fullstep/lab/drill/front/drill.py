@@ -20,6 +20,7 @@ from fullstep.lab.drill.front.times import export_of, load_of, raw_of, restart_o
 from fullstep.lab.drill.leg import Leg, Record, Run, write_leg
 from fullstep.lab.ranks.tree import RanksFailedError, started
 from fullstep.ledger.drill import Drill, DrillCheck, DrillControl, DrillElsewhere
+from fullstep.quantities import counted
 
 Progress = Callable[[str], None]
 SEED = 20_260_101
@@ -113,7 +114,7 @@ class _Legs:
         def say(stage: str) -> None:
             self.progress(f"leg {number} of {self.count}: {leg.name}: {stage.removeprefix(f'{leg.name}: ')}")
 
-        say(f"starting {ranks} ranks")
+        say(f"starting {counted(ranks, 'rank')}")
         with started(f'leg "{leg.name}"', ranks, _WORKER, path, _DETERMINISTIC) as tree, stoppable():
             self.started_at[leg.name] = tree.started_at
             try:

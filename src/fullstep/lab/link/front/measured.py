@@ -17,6 +17,7 @@ from fullstep.lab.link.task import Record, Task, record_path, write_task
 from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.lab.ranks.tree import started
 from fullstep.ledger.link import LINK_COLLECTIVES, LinkSample, MeasuredLink
+from fullstep.quantities import counted
 
 Progress = Callable[[str], None]
 WARM_UP = 5
@@ -60,7 +61,7 @@ def measure_link(wanted: Wanted, progress: Progress = lambda _: None) -> Measure
         task = Task(wanted.device, LINK_COLLECTIVES, wanted.sizes_bytes, wanted.iterations, WARM_UP, folder)
         path = Path(folder, "task.json")
         write_task(task, path)
-        progress(f"starting {wanted.ranks} ranks{wanted.nodes.words}")
+        progress(f"starting {counted(wanted.ranks, 'rank')}{wanted.nodes.words}")
         with started("the link's ranks", wanted.ranks, _WORKER, path, {}, nodes=wanted.nodes) as tree, stoppable():
             tree.wait_for_ranks(wanted.silent_seconds, progress)
             tree.wait_for_end()

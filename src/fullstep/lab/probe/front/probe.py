@@ -20,6 +20,7 @@ from fullstep.lab.probe.task import Record, Task, write_task
 from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.lab.ranks.tree import SilentError, started
 from fullstep.ledger.probe import Outcome, OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
+from fullstep.quantities import counted
 
 Progress = Callable[[str], None]
 _WORKER = "fullstep.lab.probe.worker"
@@ -110,7 +111,7 @@ def _own_folder(saves_to: str) -> str:
 def _go(wanted: Wanted, task: Path, progress: Progress) -> None:
     from_hub = bool(wanted.weights) and not Path(wanted.weights).exists()
     environment = {"HF_HUB_OFFLINE": "0"} if from_hub else {}
-    progress(f"starting {wanted.ranks} ranks{wanted.nodes.words}")
+    progress(f"starting {counted(wanted.ranks, 'rank')}{wanted.nodes.words}")
     with started("the probe", wanted.ranks, _WORKER, task, environment, nodes=wanted.nodes) as tree, stoppable():
         tree.wait_for_ranks(wanted.silent_seconds, progress)
         if not tree.ended_early:
