@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
 
 from fullstep.api.probed import Probed, probe
+from fullstep.formats.probe_record import read_all
 from fullstep.job import worksheet_from_mapping
 
 pytestmark = [pytest.mark.real_classes, pytest.mark.filterwarnings("ignore")]
@@ -20,7 +26,9 @@ STEP = ("forward", "loss", "backward", "second_forward", "optimizer_step")
 def _probed(layout: str, ranks: int, **sections: Any) -> Probed:
     batch = {"sequence_tokens": 128, "micro_batch": 2, "accumulation": 2}
     sheet = {"model": {"config": MODEL}, "batch": batch, "layout": {"strategy": layout}, **sections}
-    return probe(worksheet_from_mapping(sheet), cpu=ranks, steps=3)
+    found = probe(worksheet_from_mapping(sheet), cpu=ranks, steps=3)
+    assert found is not None  # of one node
+    return found
 
 
 @pytest.mark.parametrize(
@@ -48,3 +56,24 @@ def test_sharded_steps_hold_no_less_than_traced(ranks: int) -> None:
     for line in _probed("fsdp", ranks).lines:
         if line.what in STEP:
             assert line.traced is not None and line.traced < 1.02 * line.measured, line.what
+
+
+def test_two_nodes_of_one_rank_each(tmp_path: Path) -> None:
+    """Two commands on this machine that find each other. The first one tells of both ranks, in one checkpoint and one record."""
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        rendezvous = f"127.0.0.1:{free.getsockname()[1]}"
+    (tmp_path / "job.json").write_text(json.dumps({"model": {"config": MODEL}, "layout": {"strategy": "ddp"}}))
+    words = [
+        str(Path(sys.executable).with_name("fullstep")), "probe", str(tmp_path / "job.json"), "--cpu", "1", "--no-trace", "--sequence-tokens", "64",
+        "--evidence", str(tmp_path / "records"), "--save-to", str(tmp_path / "saved"), "--nodes", "2", "--rendezvous", rendezvous,
+    ]  # fmt: skip
+    nodes = [subprocess.Popen([*words, "--node-rank", str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(2)]
+    (first, _), (second, said) = (node.communicate() for node in nodes)
+    assert [node.returncode for node in nodes] == [0, 0], said
+    assert b"2 ranks" in first and second == b"" and b"node 0 tells of all" in said
+    (stored,) = read_all(str(tmp_path / "records"))
+    assert stored.probe is not None
+    assert (stored.probe.world_size, [rank.rank for rank in stored.probe.ranks]) == (2, [0, 1])
+    assert stored.probe.environment["nodes"] == 2
+    assert len(list((tmp_path / "saved").iterdir())) == 1
