@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from importlib.util import find_spec
 
 from fullstep.errors import Fault
 from fullstep.job import Settings
 
 STRATEGIES = ("single", "ddp", "fsdp", "fsdp_grad_op", "hsdp")
 OPTIMIZERS = ("adamw", "adam", "sgd", "sgd_momentum")
+"""of torch itself, all of whose states a checkpoint holds in one form"""
+MORE_OPTIMIZERS = ("adafactor", "lion", "muon", "adamw_8bit", "adamw_4bit", "lion_8bit", "paged_adamw", "paged_adamw_8bit")
+"""that take a library beside torch, or two optimizers at once"""
+FOUR_BIT = ("nf4", "fp4")
+QUANTIZATIONS = (*FOUR_BIT, "int8")
+"""of bitsandbytes"""
+OVER_QUANTIZED = ("lora", "qlora", "dora", "ia3", "adalora", "randlora", "road", "vera")
+"""kinds of which peft has a form over layers of bitsandbytes. Source: peft 0.21, tuners/*/bnb.py"""
+_OF_32_BITS = frozenset(("adafactor", "paged_adamw"))
+"""states are float32 whatever the parameters are. Source: transformers, optimization.py (Adafactor); bitsandbytes, Optimizer2State"""
+_OF_FEWER_BITS = frozenset(("adamw_8bit", "lion_8bit", "paged_adamw_8bit", "adamw_4bit"))
+_WHOLE_ALONE = frozenset(("adafactor", "lion_8bit", "paged_adamw", "paged_adamw_8bit"))
+"""optimizers that do not take sharded tensors"""
+_BY_BLOCK = ("torchtune", "torchtitan")
 MakeFault = Callable[[str, str, str], Fault]
 """of a key, what was found and what is allowed: each experiment says in its own words what else to do"""
 
@@ -29,13 +44,63 @@ def layout_faults(settings: Settings, fault: MakeFault) -> list[Fault]:
     return faults
 
 
-def optimizer_faults(settings: Settings, fault: MakeFault) -> list[Fault]:
-    """Optimizers that torch itself does not have."""
+def optimizer_faults(settings: Settings, fault: MakeFault, names: Collection[str] = OPTIMIZERS) -> list[Fault]:
+    """Optimizers beyond ``names``, and states that none of them keeps."""
     optimizer, faults = settings.optimizer, []
-    if optimizer.name not in OPTIMIZERS:
-        faults.append(fault("optimizer.name", f'"{optimizer.name}"', ", ".join(OPTIMIZERS)))
+    if optimizer.name not in names:
+        faults.append(fault("optimizer.name", f'"{optimizer.name}"', ", ".join(names)))
+    elif optimizer.name in _WHOLE_ALONE and settings.layout.is_fsdp:
+        taken = [name for name in names if name not in _WHOLE_ALONE]
+        faults.append(fault("optimizer.name", f'"{optimizer.name}" on sharded tensors', ", ".join(taken)))
     if optimizer.implementation == "deepspeed":
         faults.append(fault("optimizer.implementation", '"deepspeed"', "foreach, fused, single"))
     if optimizer.in_backward:
         faults.append(fault("optimizer.in_backward", "true", "false"))
+    stated = "state_dtype" in settings.worksheet.section("optimizer")
+    if optimizer.name in names and stated and optimizer.state_dtype != _state_dtype(settings):
+        faults.append(fault("optimizer.state_dtype", f'"{optimizer.state_dtype}"', _state_dtype(settings)))
     return faults
+
+
+def library_faults(settings: Settings) -> list[Fault]:
+    """Libraries that this worksheet's program takes beside those of every experiment, and that are not installed."""
+    return [
+        Fault(key, f'"{value}" is of {library}, which is not installed', library, f"pip install {library}")
+        for key, value, library in _libraries(settings)
+        if find_spec(library.replace("-", "_")) is None
+    ]
+
+
+def optimizer_library(settings: Settings) -> str:
+    """The library of an optimizer that torch and transformers do not have, as pip names it; empty: they have it.
+
+    Sharded tensors are known to the 8-bit AdamW of torchao, and not to that of bitsandbytes.
+    """
+    name = settings.optimizer.name
+    if name == "lion":
+        return "lion-pytorch"
+    if name == "adamw_4bit" or (name == "adamw_8bit" and settings.layout.is_fsdp):
+        return "torchao"
+    return "bitsandbytes" if name in ("adamw_8bit", "lion_8bit", "paged_adamw", "paged_adamw_8bit") else ""
+
+
+def compiles_blocks(settings: Settings) -> bool:
+    """Under ``step.compile`` each block is compiled by itself, with the head and the loss left as they are; False: the whole model.
+
+    FSDP2 gathers and frees between blocks, where no graph goes on; torchtune and torchtitan compile so in every layout.
+    """
+    return settings.layout.is_fsdp or settings.step.framework in _BY_BLOCK
+
+
+def _libraries(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    if settings.method.quantization in QUANTIZATIONS:
+        yield "method.quantization", settings.method.quantization, "bitsandbytes"
+    if library := optimizer_library(settings):
+        yield "optimizer.name", settings.optimizer.name, library
+
+
+def _state_dtype(settings: Settings) -> str:
+    """That its states have in the program that is built."""
+    if settings.optimizer.name in _OF_FEWER_BITS:
+        return "int8"
+    return "float32" if settings.optimizer.name in _OF_32_BITS else settings.trained_dtype

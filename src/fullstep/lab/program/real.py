@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ from fullstep.lab.program.blocks import find_blocks
 from fullstep.lab.program.classes import build_model, config_of, load_model, require_positions
 from fullstep.lab.program.dtypes import DTYPES
 from fullstep.lab.program.method import adapted, checkpoint_activations
+from fullstep.lab.program.optimizers import build_optimizer
+from fullstep.lab.program.quantized import elements, quantize
 from fullstep.lab.program.spread import Spread, spread
-from fullstep.lab.program.torch_optimizers import torch_optimizer
 from fullstep.lab.program.wide_products import products_of
 
 _DROPOUTS = (
@@ -37,6 +38,11 @@ class Program:
     settings: Settings
     device: torch.device
     vocabulary: int
+    parameters: int
+    """numbers in the model and its adapters: of packed weights those that they stand for"""
+    trainable_parameters: int
+    blocks: Sequence[nn.Module]
+    """the repeated ones, in order"""
 
     @property
     def model(self) -> nn.Module:
@@ -87,13 +93,19 @@ def build_program(
     found = find_blocks(model)
     blocks = list(model.get_submodule(found.path).children()) if found.path else []
     vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator, union-attr]
+    if settings.method.is_quantized:
+        quantize(model, settings, device)
     trained = adapted(model, settings)
     checkpoint_activations(trained if hasattr(trained, "gradient_checkpointing_enable") else model, blocks, settings)
     if dropout == 0:
         _silence(trained)
+    sizes = [(elements(each), each.requires_grad) for each in trained.parameters()]
     placed = spread(trained, blocks, settings, device)
-    optimizer = torch_optimizer(settings.optimizer, [p for p in placed.model.parameters() if p.requires_grad], rate)
-    return Program(spread=placed, optimizer=optimizer, settings=settings, device=device, vocabulary=int(vocabulary))
+    optimizer = build_optimizer(settings, trained, [p for p in placed.model.parameters() if p.requires_grad], rate)
+    return Program(
+        spread=placed, optimizer=optimizer, settings=settings, device=device, vocabulary=int(vocabulary), blocks=blocks,
+        parameters=sum(size for size, _ in sizes), trainable_parameters=sum(size for size, trains in sizes if trains),
+    )  # fmt: skip
 
 
 def _silence(model: nn.Module) -> None:

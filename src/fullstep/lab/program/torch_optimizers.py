@@ -10,7 +10,7 @@ from torch import nn
 
 from fullstep.job.job import Optimizer
 
-_KINDS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
+KINDS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "adamw": (torch.optim.AdamW, {}),
     "adam": (torch.optim.Adam, {}),
     "sgd": (torch.optim.SGD, {}),
@@ -26,6 +26,6 @@ def torch_optimizer(settings: Optimizer, parameters: Sequence[nn.Parameter], rat
         parameters: that train, as the layout has them
         rate: learning rate
     """
-    kind, keys = _KINDS[settings.name]
+    kind, keys = KINDS[settings.name]
     how = {"fused": True} if settings.implementation == "fused" else {"foreach": settings.implementation == "foreach"}
     return kind(parameters, lr=rate, **keys, **how)

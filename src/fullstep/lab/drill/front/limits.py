@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fullstep.errors import Fault
 from fullstep.job import Settings
-from fullstep.lab.buildable import OPTIMIZERS, layout_faults, optimizer_faults
+from fullstep.lab.buildable import layout_faults, optimizer_faults
 
 WITHOUT_MOMENTS = ("sgd",)
 _SIZED = "`fullstep estimate` sizes its checkpoints."
@@ -49,13 +49,10 @@ def _of_method(settings: Settings) -> list[Fault]:
 
 
 def _of_optimizer(settings: Settings) -> list[Fault]:
-    optimizer, precision, faults = settings.optimizer, settings.precision, optimizer_faults(settings, _fault)
+    precision, faults = settings.precision, optimizer_faults(settings, _fault)
     if precision.master_weights:
         remedy = "Or precision.weights = float32, which FSDP or autocast casts."
         faults.append(Fault("precision.master_weights", "true: torch's optimizers keep no copies", "false", remedy))
-    stated = "state_dtype" in settings.worksheet.section("optimizer")
-    if optimizer.name in OPTIMIZERS and stated and optimizer.state_dtype != settings.trained_dtype:
-        faults.append(_fault("optimizer.state_dtype", f'"{optimizer.state_dtype}"', settings.trained_dtype))
     return faults
 
 

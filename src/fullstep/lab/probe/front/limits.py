@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from fullstep.errors import Fault
 from fullstep.job import Settings
-from fullstep.lab.buildable import layout_faults, optimizer_faults
+from fullstep.lab.buildable import (
+    MORE_OPTIMIZERS,
+    OPTIMIZERS,
+    OVER_QUANTIZED,
+    QUANTIZATIONS,
+    compiles_blocks,
+    layout_faults,
+    library_faults,
+    optimizer_faults,
+)
 
 _ELSEWHERE = "`fullstep trace` and `fullstep estimate` cover it; `fullstep probe -- CMD` measures your own program."
 
@@ -12,7 +21,7 @@ _ELSEWHERE = "`fullstep trace` and `fullstep estimate` cover it; `fullstep probe
 def faults_of(settings: Settings) -> list[Fault]:
     """Everything in the worksheet that a probe does not cover; empty: it can be tried."""
     others = [fault for part in (_of_method, _of_optimizer, _of_step) for fault in part(settings)]
-    return layout_faults(settings, _fault) + others
+    return layout_faults(settings, _fault) + (others or library_faults(settings))
 
 
 def notes_of(settings: Settings, device: str) -> list[str]:
@@ -22,11 +31,24 @@ def notes_of(settings: Settings, device: str) -> list[str]:
         notes.append("sdpa attention in place of flash")
     if settings.step.framework != "transformers":
         notes.append(f"a plain loop over transformers' class in place of {settings.step.framework}")
+    if settings.step.compile:
+        blocks = "each block is compiled by itself; head and loss are not"
+        notes.append(blocks if compiles_blocks(settings) else "compiled as a whole: the loss counts as a part of forward")
     if device == "cpu":
         card = settings.machine.card
         notes.append(f"on processors in place of {card.key if card is not None else 'a GPU'}: times are those of this machine")
-        if settings.precision.compute == "bfloat16" or settings.precision.weights == "bfloat16":
+        if settings.step.compile:
+            notes.append("compiled for processors: what the compiler keeps and fuses for a GPU may be something else")
+        elif "bfloat16" in (settings.precision.compute, settings.precision.weights):
             notes.append("timed steps multiply in float32 where processors have no bfloat16; counted steps do not")
+        if settings.method.is_quantized:
+            notes.append("loading holds the base at full width, since it is packed on the processors that it was made on")
+        if settings.method.quantization == "int8":
+            notes.append("8-bit products on processors are other kernels than on GPUs, with other buffers")
+        if settings.optimizer.name.endswith("_8bit"):
+            notes.append("on processors a step of 8-bit states holds them at 32 bits for a moment, as kernels of GPUs do not")
+        if settings.optimizer.name.startswith("paged_"):
+            notes.append("nothing is paged on processors: all states count as allocated")
         notes.append("no dropout in attention: kernels of processors that have it would keep the whole matrix, as GPUs do not")
         if settings.layout.is_fsdp:
             notes.append("gloo's reduce-scatter holds buffers of its own, as NCCL's does not: peaks of FSDP are higher than on GPUs")
@@ -36,8 +58,14 @@ def notes_of(settings: Settings, device: str) -> list[str]:
 
 def _of_method(settings: Settings) -> list[Fault]:
     method, faults = settings.method, []
-    if method.is_quantized or method.quantization != "none":
-        faults.append(_fault("method.quantization", f'"{method.quantization}"', "none"))
+    if method.is_quantized and method.quantization not in QUANTIZATIONS:
+        faults.append(_fault("method.quantization", f'"{method.quantization}"', f"none, {', '.join(QUANTIZATIONS)}"))
+    elif method.is_quantized and method.kind not in OVER_QUANTIZED:
+        found = f'"{method.quantization}" under "{method.kind}"'
+        faults.append(_fault("method.quantization", found, f"none, or one of the kinds {', '.join(OVER_QUANTIZED)}"))
+    elif method.is_quantized and settings.layout.is_fsdp:
+        allowed = "none, or layout.strategy = single or ddp"
+        faults.append(_fault("method.quantization", f'"{method.quantization}" with {settings.layout.strategy}', allowed))
     if method.objective != "sft":
         faults.append(_fault("method.objective", f'"{method.objective}"', "sft"))
     if method.kind == "bottleneck":
@@ -46,7 +74,7 @@ def _of_method(settings: Settings) -> list[Fault]:
 
 
 def _of_optimizer(settings: Settings) -> list[Fault]:
-    precision, faults = settings.precision, optimizer_faults(settings, _fault)
+    precision, faults = settings.precision, optimizer_faults(settings, _fault, (*OPTIMIZERS, *MORE_OPTIMIZERS))
     if precision.master_weights:
         faults.append(_fault("precision.master_weights", "true: torch's optimizers keep no copies", "false"))
     if precision.compute not in ("float32", "bfloat16"):
@@ -58,9 +86,8 @@ def _of_step(settings: Settings) -> list[Fault]:
     step, faults = settings.step, []
     if step.loss != "standard":
         faults.append(_fault("step.loss", f'"{step.loss}"', "standard"))
-    for name in ("compile", "activation_offload"):
-        if getattr(step, name):
-            faults.append(_fault(f"step.{name}", "true", "false"))
+    if step.activation_offload:
+        faults.append(_fault("step.activation_offload", "true", "false"))
     return faults
 
 

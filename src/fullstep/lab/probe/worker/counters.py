@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function
 
 _MARK = "fullstep stretch "
+_OF_OTHERS = (DTensor, FakeTensor, FunctionalTensor)
+"""tensors without memory: parts of them have it, or they stand for values while a model is compiled"""
 _MEMORY = "[memory]"
 """name of the profiler's event for each allocation and release"""
 
@@ -156,7 +160,7 @@ def live_bytes(model: nn.Module) -> int:
     gc.collect()
     storages: dict[int, int] = {}
     for each in gc.get_objects():
-        if issubclass(type(each), torch.Tensor) and not isinstance(each, DTensor) and each.device.type == "cpu":
+        if issubclass(type(each), torch.Tensor) and not isinstance(each, _OF_OTHERS) and each.device.type == "cpu":
             storages[each.untyped_storage().data_ptr()] = each.untyped_storage().nbytes()
     return sum(storages.values()) + (_bucket_bytes(model) if isinstance(model, DistributedDataParallel) else 0)
 

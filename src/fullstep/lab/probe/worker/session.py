@@ -19,7 +19,7 @@ from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, observe_e
 from fullstep.lab.probe.worker.overlap import profiled_steps
 from fullstep.lab.probe.worker.steps import Steps
 from fullstep.lab.program.real import Program, build_program
-from fullstep.lab.ranks.joining import join_group
+from fullstep.lab.ranks.joining import agreed, join_group
 from fullstep.probing.faults import ran_out
 
 _RATE = 1e-5
@@ -98,6 +98,10 @@ def _run(task: Task, rank: _Rank) -> None:
     )  # fmt: skip
     rank.tell(_sizes(program))
     steps = Steps(program, task.seed + 1 + dist.get_rank(), counter)
+    if settings.step.compile:
+        rank.say("compiling the model, which takes a while")
+        steps.compile()
+        rank.tell_memory(counter.ended)
     for number in range(1, COUNTED + 1):
         rank.say(f"step {number} of {task.steps}, counting memory")
         steps.step()
@@ -107,7 +111,7 @@ def _run(task: Task, rank: _Rank) -> None:
         rank.tell({"evaluation_seconds": steps.evaluate()})
     if task.saves_to:
         rank.say("saving")
-        rank.tell(_saved(program, task.saves_to, counter))
+        rank.tell(_saved(program, agreed(task.saves_to), counter))
     memory = counter.finish()
     rank.tell_memory(memory)
     _leave_history(task, rank.device)
@@ -163,9 +167,7 @@ def _join(task: Task) -> torch.device:
 
 
 def _sizes(program: Program) -> Record:
-    parameters = list(program.model.parameters())
-    trained = [each.numel() for each in parameters if each.requires_grad]
-    return {"parameters": sum(each.numel() for each in parameters), "trainable_parameters": sum(trained)}
+    return {"parameters": program.parameters, "trainable_parameters": program.trainable_parameters}
 
 
 def _name(device: torch.device) -> str:

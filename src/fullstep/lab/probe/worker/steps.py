@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from fullstep.job import Settings
+from fullstep.lab.buildable import compiles_blocks
 from fullstep.lab.probe.worker.counters import Counter
+from fullstep.lab.program.compiled import compile_program
 from fullstep.lab.program.real import Program
 
 _TARGETS_LEFT_OUT = -100
@@ -36,7 +38,8 @@ class Steps:
     Args:
         program: model, optimizer and layout
         seed: of the rows, each rank's own
-        counter: is told where stretches begin; steps that it no longer counts are quick ones
+        counter: is told where stretches begin; steps that it no longer counts are quick ones, unless they are compiled, since other
+            products would have to be compiled again
     """
 
     def __init__(self, program: Program, seed: int, counter: Counter) -> None:
@@ -45,7 +48,27 @@ class Steps:
         self._at = (0, 0)
         self.count = 0
         """steps that were made"""
-        _call_at_loss(program.model, lambda: self._mark("loss"))
+        self._compiles = self._settings.step.compile
+        if not self._compiles or compiles_blocks(self._settings):  # inside of a graph nothing can be called
+            _call_at_loss(program.model, lambda: self._mark("loss"))
+
+    def compile(self) -> None:
+        """The model or its blocks, as the worksheet's tools have it; then a micro-batch, for which kernels are made and tried out.
+
+        No step follows it. What that takes, in memory and in time, is of no step that is counted or timed.
+        """
+        compile_program(self._program)
+        self._at = (0, 0)
+        self._mark("compile")
+        inputs = rows_of(self._settings, self._program.vocabulary, self._random, self._program.device)
+        with self._program.spread.syncs(True):
+            with self._program.autocast():
+                loss: Tensor = self._program.model(**inputs, use_cache=False).loss
+            loss.backward()
+        del loss
+        inputs.clear()
+        self._program.optimizer.zero_grad()
+        _wait_for(self._program.device)
 
     def step(self) -> Timed:
         """One optimizer step with accumulation."""
@@ -62,7 +85,7 @@ class Steps:
             inputs = rows_of(settings, self._program.vocabulary, self._random, self._program.device)
             data_seconds += time.perf_counter() - asked
             tokens += int(inputs["labels"].ne(_TARGETS_LEFT_OUT).sum())
-            products = self._program.products() if self._counter.is_over else nullcontext()
+            products = self._program.products() if self._counter.is_over and not self._compiles else nullcontext()
             with self._program.spread.syncs(micro_batch == micro_batches), products:
                 self._micro_batch(inputs, micro_batches, clears=stays and micro_batch == 1)
         self._at = (self.count, 0)
@@ -91,24 +114,31 @@ class Steps:
         del loss, kept
 
     def evaluate(self) -> float:
-        """One micro-batch of an evaluation, without gradients [s]."""
+        """One micro-batch of an evaluation, without gradients [s]; where the model is compiled, one before it makes the kernels."""
+        self._program.model.eval()
+        if self._compiles:
+            self._at = (0, 0)
+            self._mark("compile")
+            self._evaluated()
         self._at = (self.count, 0)
-        model = self._program.model
-        model.eval()
         begun = time.perf_counter()
         self._mark("evaluation")
+        self._evaluated()
+        seconds = time.perf_counter() - begun
+        self._program.model.train()
+        return seconds
+
+    def _evaluated(self) -> None:
         rows = self._settings.evaluation.micro_batch
         inputs = rows_of(self._settings, self._program.vocabulary, self._random, self._program.device, rows)
         with torch.no_grad(), self._program.autocast():
-            output = model(**inputs, use_cache=False)
+            output = self._program.model(**inputs, use_cache=False)
         kept = output.logits.float() if self._settings.evaluation.keeps_logits else None
         _wait_for(self._program.device)
         del output, kept
-        model.train()
-        return time.perf_counter() - begun
 
     def _mark(self, phase: str) -> None:
-        if phase != "loss" or torch.is_grad_enabled():
+        if phase != "loss" or (torch.is_grad_enabled() and self._at != (0, 0)):
             self._counter.mark(*self._at, phase)
 
 
