@@ -65,8 +65,9 @@ def test_two_nodes_of_one_rank_each(tmp_path: Path) -> None:
         rendezvous = f"127.0.0.1:{free.getsockname()[1]}"
     (tmp_path / "job.json").write_text(json.dumps({"model": {"config": MODEL}, "layout": {"strategy": "ddp"}}))
     words = [
-        str(Path(sys.executable).with_name("fullstep")), "probe", str(tmp_path / "job.json"), "--cpu", "1", "--no-trace", "--sequence-tokens", "64",
-        "--evidence", str(tmp_path / "records"), "--save-to", str(tmp_path / "saved"), "--nodes", "2", "--rendezvous", rendezvous,
+        str(Path(sys.executable).with_name("fullstep")), "probe", str(tmp_path / "job.json"), "--cpu", "1", "--no-trace",
+        "--sequence-tokens", "64", "--evidence", str(tmp_path / "records"), "--save-to", str(tmp_path / "saved"),
+        "--nodes", "2", "--rendezvous", rendezvous,
     ]  # fmt: skip
     nodes = [subprocess.Popen([*words, "--node-rank", str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(2)]
     (first, _), (second, said) = (node.communicate() for node in nodes)
