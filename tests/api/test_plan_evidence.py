@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from links_by_hand import link_by_hand, link_record
 from records_by_hand import keep, sheet
 
 from fullstep.calibration.narrowing import narrowed
 from fullstep.cli import main
+from fullstep.formats.probe_record import save_link, sealed
 from fullstep.job import complete, worksheet_from_mapping
 from fullstep.physics import estimate_memory
 from fullstep.quantities import MIB
@@ -69,6 +71,25 @@ def test_of_a_market_only_the_card_of_the_record(tmp_path: Path, capsys: pytest.
     found = planned(capsys, market, "--provider", "own", "--evidence", "evidence")
     of = {option["worksheet"]["machine"]["gpu"]: option.get("records") for option in found["options"]}
     assert of["A30"] is None and of["H100-SXM"][0]["file"] == name
+
+
+def test_measured_links_stand_for_those_of_every_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """2 GPUs at 1 MB/s: what each option sends takes most of its step."""
+    name = save_link(sealed(link_record(link_by_hand(ranks=2, rate=1e6))), str(tmp_path / "evidence"))
+    gloo = save_link(sealed(link_record(link_by_hand("cpu", ranks=2))), str(tmp_path / "evidence"))
+    plain, found = (planned(capsys, two(4, "fsdp"), *more) for more in ((), ("--evidence", "evidence")))
+    before, after = ({each["worksheet"]["layout"]["strategy"]: each["step"] for each in of["options"]} for of in (plain, found))
+    assert before.keys() == after.keys() == {"ddp", "fsdp_grad_op", "fsdp"}
+    assert all(after[name]["seconds"]["likely"] > 2 * before[name]["seconds"]["likely"] for name in before)
+    assert all(option["records"] == [{"file": name, "match": "link"}] for option in found["options"])
+    (used,) = found["records"]["used"]
+    assert used["linked"] == len(found["options"]) and used["why"] == "links inside a node of 2 x H100-SXM"
+    assert found["records"]["refused"][0]["file"] == gloo and "over gloo on processors" in found["records"]["refused"][0]["why"]
+    Path("job.json").write_text(json.dumps(two(4)))
+    assert main(["estimate", "job.json", "--evidence", "evidence"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"{name} stands for what is assumed: links inside a node of 2 x H100-SXM" in text
+    assert {"evidence.link.all_reduce", "evidence.link.send"} <= {each["key"] for each in found["options"][0]["assumptions"]}
 
 
 def test_records_are_told_in_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,8 @@ def what_ran(record: Probe | MeasuredLink) -> str:
     """Model, ranks and devices in a few words; of links ranks, devices and nodes."""
     if isinstance(record, MeasuredLink):
         nodes = "inside a node" if record.nodes == 1 else f"on {record.nodes} nodes"
-        return f"links of {record.ranks} x {record.device} · {record.backend} {nodes}"
+        where = "processors" if record.device == "cpu" else record.device
+        return f"links of {record.ranks} x {where} · {record.backend} {nodes}"
     devices = ", ".join(dict.fromkeys(rank.device for rank in record.ranks))
     if not devices:
         return f"{record.model} · {record.world_size} ranks, none left a record"
