@@ -40,6 +40,54 @@ def test_a_fault(options: tuple[str, ...], said: str, capsys: pytest.CaptureFixt
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("python train.py --lr 1", "-- python train.py --lr 1"),
+        ("--evidence records --count-memory /bin/python3.11 -m tune", "--evidence records --count-memory -- /bin/python3.11 -m tune"),
+        ("torchrun --nproc-per-node 2 train.py", "-- torchrun --nproc-per-node 2 train.py"),
+        ("./train.py", "-- python ./train.py"),
+    ],
+)  # fmt: skip
+def test_a_command_without_dashes(words: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("probe", "drill")[: 1 if "--evidence" in words else 2]:
+        assert main([command, *words.split()]) == 2
+        assert f"Did you mean: fullstep {command} {meant}\n" in capsys.readouterr().err
+
+
+def test_nothing_to_probe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", "--cpu", "1"]) == 2
+    assert "fullstep probe job.toml --cpu 1, or: fullstep probe -- python train.py" in capsys.readouterr().err
+
+
+def test_weights_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Said before torch is loaded; of an id the hub is asked."""
+    for where, said in (
+        (tmp_path, "a folder without *.safetensors and *.bin"),
+        (tmp_path / "no", "no such folder"),
+        ("./no", "no such folder"),
+    ):
+        assert main([*SHEET, "--real-weights", str(where)]) == 2
+        assert said in capsys.readouterr().err
+    (tmp_path / "model-00001-of-00002.safetensors").touch()
+    for weights in (str(tmp_path), "EleutherAI/pythia-14m", "gpt2"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fullstep.api.probed.run_probe", _ran)
+            patch.setenv("FULLSTEP_DEBUG", "1")
+            with pytest.raises(ZeroDivisionError):
+                main([*SHEET, "--real-weights", weights])
+
+
+def _ran(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_a_model_with_an_encoder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t5.json").write_text('{"model": {"config": {"model_type": "t5"}}, "batch": {"sequence_tokens": 8}}')
+    assert main(["probe", str(tmp_path / "t5.json"), "--cpu", "1"]) == 2
+    assert 'model: "t5" has an encoder as well; allowed: a causal language model' in capsys.readouterr().err
+
+
 def test_a_probe_saves_into_a_folder_of_its_own(tmp_path: Path) -> None:
     """Else it would take away checkpoints of a training that lie in the one that is named."""
     from fullstep.lab.probe.front.probe import _own_folder  # noqa: PLC0415

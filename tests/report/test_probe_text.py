@@ -61,6 +61,12 @@ def test_a_difference_that_rounds_to_nothing_has_no_minus() -> None:
     assert "forward 3.000 - 3.000 (+0.0%)" in text(beside=Beside((line,), None, None))
 
 
+def test_a_machine_that_was_busy_is_told() -> None:
+    busy = "in the minute before, other programs kept 1.5 of 2 cores busy on average or waited for them"
+    assert f"Busy {busy}" in text(replace(PROBE, environment={**PROBE.environment, "busy": [busy]}))
+    assert "Busy" not in text()
+
+
 def test_times_are_those_of_the_slowest_rank() -> None:
     """Steps of 1.5, 2 and 4 s with 2,000 tokens each; the second rank waited 0.3 of 3.5 s for data."""
     found = text()

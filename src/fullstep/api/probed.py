@@ -14,6 +14,7 @@ from fullstep.errors import Fault, InputError, LabError, UnsupportedError
 from fullstep.hardware import device_overheads
 from fullstep.job import Job, Settings, Worksheet, settings_of
 from fullstep.job.editing import edit
+from fullstep.lab.host import busy_notes
 from fullstep.lab.libraries import require_libraries
 from fullstep.lab.probe import COUNTED, Wanted, faults_of, notes_of, run_probe
 from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
@@ -25,6 +26,8 @@ from fullstep.quantities import GIB
 SEED = 20_260_101
 STEPS = 5
 SILENT_SECONDS = 600.0
+_NOT_CAUSAL = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
+"""types of models that a rank would refuse, once it has loaded its libraries"""
 Progress = Callable[[str], None]
 
 
@@ -73,7 +76,7 @@ def probe(
     Raises:
         InputError: the worksheet or another argument is at fault, or (UnsupportedError) cannot be probed
     """
-    versions = require_libraries("probe")
+    versions, busy = require_libraries("probe"), tuple(busy_notes(cpu or 1))
     _require(steps, cpu, limit_gib, snapshot, seed)
     device, ranks = ("cpu", cpu) if cpu is not None else ("cuda", gpus_that_torch_sees("probe"))
     sheet = edit(worksheet, {"machine.gpus": ranks, "machine.nodes": nodes.total})
@@ -81,10 +84,12 @@ def probe(
     if faults := faults_of(settings):
         raise UnsupportedError(*(Fault(sheet.where(fault.where), fault.found, fault.allowed, fault.remedy) for fault in faults))
     config, name = model_config(sheet.section("model"))
+    if config.get("model_type") in _NOT_CAUSAL:
+        raise UnsupportedError(Fault("model", f'"{config["model_type"]}" has an encoder as well', "a causal language model"))
     recorded = edit(sheet, {"model.config": config}) if isinstance(sheet.section("model").get("config"), str) else sheet
     wanted = Wanted(
         worksheet=recorded.as_dict(), config=config, model=str(sheet.section("model").get("name") or name), device=device, ranks=ranks,
-        steps=steps, seed=seed, command=command, versions=versions, notes=tuple(notes_of(settings, device)), weights=weights,
+        steps=steps, seed=seed, command=command, versions=versions, notes=tuple(notes_of(settings, device)), busy=busy, weights=weights,
         evaluates=evaluate, saves_to=save_to, snapshot=snapshot,
         limit_bytes=None if limit_gib is None else int(limit_gib * GIB), silent_seconds=silent_seconds, nodes=nodes,
     )  # fmt: skip

@@ -87,6 +87,10 @@ def _run_command(name: str, words: list[str]) -> int:
     takes_command = getattr(command, "TAKES_COMMAND", False)
     if takes_command and "--" in words:
         own, after = words[: words.index("--")], words[words.index("--") + 1 :]
+    elif takes_command:
+        from fullstep.cli.dashes import require_dashes  # noqa: PLC0415
+
+        require_dashes(name, words, parser)
     arguments = parser.parse_args(own)
     if takes_command:
         arguments.command = after

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_LAB, EXIT_OK
 from fullstep.cli.node_arguments import add_node_arguments, nodes_from, told_elsewhere
 from fullstep.cli.probe_command import add_command_arguments, keep_record, run_command_probe_cli
-from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
+from fullstep.cli.worksheet_arguments import add_worksheet_arguments, states_anything, worksheet_from
 from fullstep.errors import Fault, InputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 TAKES_COMMAND = True
 """what follows -- is somebody's own training"""
 _STEPS = 5
+_HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 _EXITS = {"completed": EXIT_OK, "out_of_memory": EXIT_DOES_NOT_FIT, "rank_died": EXIT_LAB, "hung": EXIT_LAB}
 
 
@@ -54,6 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not nodes.begins:
         return EXIT_OK
     _require_places(arguments)
+    if not states_anything(arguments):
+        remedy = "For example: fullstep probe job.toml --cpu 1, or: fullstep probe -- python train.py"
+        raise InputError(Fault("worksheet", "none is given", "a file, - for standard input, flags, or a command after --", remedy))
     worksheet = worksheet_from(arguments)
     from fullstep.api.probed import probe  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.cli.progress import progress  # noqa: PLC0415
@@ -85,8 +90,22 @@ def _require_places(arguments: argparse.Namespace) -> None:
             there = next(path for path in (Path(where).absolute(), *Path(where).absolute().parents) if path.exists())
             if not (there.is_dir() and os.access(there, os.W_OK)):
                 faults.append(Fault(option, f'"{where[:80]}": {there} is no folder that can be written', "a folder or a URL"))
+    if fault := _fault_of_weights(arguments.real_weights):
+        faults.append(fault)
     if faults:
         raise InputError(*faults)
+
+
+def _fault_of_weights(where: str) -> Fault | None:
+    """Of a folder that is not there or holds none; whether a hub has an id is known when it is asked."""
+    path = Path(where)
+    if where and path.is_dir():
+        if any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
+            return None
+        return Fault("--real-weights", f'"{where[:80]}": a folder without *.safetensors and *.bin', "a model's folder, or a hub id")
+    if where and not _HUB_ID.fullmatch(where):
+        return Fault("--real-weights", f'"{where[:80]}": no such folder', "a model's folder, or a hub id")
+    return None
 
 
 def _keep(seen: Probe, arguments: argparse.Namespace) -> None:

@@ -31,6 +31,7 @@ def command_probe_text(probe: Probe, paper: Paper) -> str:
     if saves := [rank.save_seconds for rank in probe.ranks if rank.save_seconds is not None]:
         lines += paper.entry("Save", f"{max(saves):.2f} s for a checkpoint")
     lines += _memory_lines(probe, paper)
+    lines += [line for note in probe.environment.get("busy", ()) for line in paper.entry("Busy", str(note))]
     for note in probe.notes:
         first, *block = note.split("\n")
         lines += [*paper.entry("Note", first), *(f"    {cut(each, paper.width - _MARGIN)}" for each in block)]

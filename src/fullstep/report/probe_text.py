@@ -51,6 +51,8 @@ def probe_text(settings: Settings, probe: Probe, beside: Beside, paper: Paper) -
     found += paper.entry("Layout", layout_name(settings.layout))
     for note in probe.notes:
         found += paper.entry("Differs", note)
+    for note in probe.environment.get("busy", ()):
+        found += paper.entry("Busy", str(note))
     if beside.lines:
         found += ["", *_table(beside.lines, paper), *_drawing(settings, probe, paper), ""]
     if (unseen := probe.environment.get("released_unseen_bytes", 0)) > _WORTH_TELLING * (probe.largest("allocated_peak_bytes") or 0):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from fullstep.errors import Fault, InputError
-from fullstep.lab.host import host_memory_bytes
+from fullstep.lab.host import busy_notes, host_memory_bytes
 from fullstep.lab.link.task import WORD_BYTES
 from fullstep.quantities import GIB, MIB, format_binary
 
@@ -15,8 +14,6 @@ LARGEST_BYTES = {"cpu": 16 * MIB, "cuda": GIB}
 """of all messages, where nothing is said"""
 _LEAST_BYTES, _GROWTH = 4 * 2**10, 4
 _BUFFERS = 2
-_BUSY = 0.5
-"""cores"""
 _JOB_NODES = "SLURM_JOB_NUM_NODES"
 
 
@@ -40,23 +37,11 @@ def notes_of(device: str, ranks: int, nodes: int = 1, environment: Mapping[str, 
     if device == "cpu":
         where = "of one machine and share its cores: times of gloo here, of no network" if nodes == 1 else "and share cores: times of gloo"
         notes.append(f"ranks on processors exchange by sockets {where}")
-        notes += _of_cores(ranks)
+        notes += busy_notes(ranks)
         notes.append("gloo's reduce-scatter is an all-reduce inside, which sends twice what is counted")
     else:
         notes.append("short messages: at least what the host takes to start a call")
     return tuple(notes)
-
-
-def _of_cores(ranks: int) -> list[str]:
-    """Where ranks wait for one another's cores, or for those of other programs."""
-    cores, notes = os.cpu_count() or ranks, []
-    if ranks > cores:
-        notes.append(f"{ranks} ranks on {cores} cores take turns: times are those of waiting as well")
-    with suppress(AttributeError, OSError):
-        load = os.getloadavg()[0]
-        if load > _BUSY:
-            notes.append(f"in the minute before, other programs kept {load:.1f} of {cores} cores busy on average or waited for them")
-    return notes
 
 
 def sizes_of(device: str, ranks: int, sizes_bytes: Sequence[int] | None, max_bytes: int | None) -> tuple[int, ...]:

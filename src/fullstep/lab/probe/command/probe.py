@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from fullstep.errors import Fault, InputError, printable
 from fullstep.errors.stops import signal_words, stops_wait
-from fullstep.lab.host import host_memory_bytes
+from fullstep.lab.host import busy_notes, host_memory_bytes
 from fullstep.lab.probe.command.run import COUNTERS, Ran, run_watched
 from fullstep.lab.probe.command.seen import Seen, faults_in, first_failed, ran_out_of, ranks_of, read_seen
 from fullstep.lab.ranks.account import Killed, first_killed
@@ -64,7 +64,7 @@ def run_command_probe(
         LabError: something of it cannot be ended
         SystemExit, KeyboardInterrupt: a signal ended the probe; nothing is left running
     """
-    made, ran = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), Ran()
+    made, ran = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), Ran(busy=tuple(busy_notes(1)))
     with stops_wait(), tempfile.TemporaryDirectory(prefix="fullstep-probe-") as room:
         folder = Path(room)
         variables = {FOLDER: room, STEPS: str(wanted.steps or ""), COUNTER: str(COUNTERS) if wanted.counts_memory else ""}
@@ -113,7 +113,7 @@ def _put_together(wanted: WantedCommand, made: str, ran: Ran, folder: Path, stop
         notes.append("it had not ended a minute after its last step, and was stopped")
     if outcome not in ("completed", "stopped") and ran.tail:
         notes.append("\n".join(["its output ended with:", *(printable(line[:_WIDTH]) for line in list(ran.tail)[-_TOLD_LINES:])]))
-    return _probe(wanted.command, made, seen, outcome=(outcome, reason), ran_out=ran_out, notes=notes)
+    return _probe(wanted.command, made, seen, outcome=(outcome, reason), ran_out=ran_out, notes=notes, busy=ran.busy)
 
 
 def _outcome(wanted: WantedCommand, ran: Ran, seen: Sequence[Seen]) -> tuple[Outcome, str, OutOfMemory | None]:
@@ -172,13 +172,13 @@ def _notes(seen: Sequence[Seen], faults: Sequence[str]) -> list[str]:
 
 def _probe(
     command: tuple[str, ...], made: str, seen: Sequence[Seen], *,
-    outcome: tuple[Outcome, str], ran_out: OutOfMemory | None, notes: Sequence[str],
+    outcome: tuple[Outcome, str], ran_out: OutOfMemory | None, notes: Sequence[str], busy: Sequence[str] = (),
 ) -> Probe:  # fmt: skip
     head, words = seen[0].head if seen else {}, tuple(word[:_MOST_SIGNS] for word in command[:_MOST_WORDS])
     return Probe(
         outcome=outcome[0], reason=outcome[1], made=made, command=words, seed=None, model=name_of(words)[:_WIDTH], parameters=None,
-        trainable_parameters=None, worksheet=None, environment=_environment(head, _world_size(seen)), ranks=ranks_of(seen),
-        world_size=_world_size(seen), out_of_memory=ran_out, notes=tuple(notes),
+        trainable_parameters=None, worksheet=None, environment={**_environment(head, _world_size(seen)), "busy": list(busy)},
+        ranks=ranks_of(seen), world_size=_world_size(seen), out_of_memory=ran_out, notes=tuple(notes),
     )  # fmt: skip
 
 

@@ -31,6 +31,8 @@ class Ran:
 
     how: Literal["ended", "hung", "had enough", "not ended"] = "not ended"
     """had enough: it had made its steps, did not end, and was stopped"""
+    busy: Sequence[str] = ()
+    """what else kept the machine busy before"""
     status: int | None = None
     """exit code; -n: by signal n"""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL_LINES))

@@ -44,6 +44,8 @@ class Wanted:
     command: tuple[str, ...]
     versions: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
+    """what else kept this machine busy before it began"""
     weights: str = ""
     evaluates: bool = False
     saves_to: str = ""
@@ -154,8 +156,9 @@ def _rank(record: Record) -> ProbedRank:
 def _environment(wanted: Wanted, first: Record) -> dict[str, Any]:
     """Where it ran: what the ranks say, and what the machine says without torch."""
     found: dict[str, Any] = {
-        "device": first.get("device", wanted.device), "ranks": wanted.world_size, "nodes": wanted.nodes.total, "versions": dict(wanted.versions),
-        "system": platform.platform(), "processors": os.cpu_count(), "host_memory_bytes": host_memory_bytes(), "commit": _commit(),
+        "device": first.get("device", wanted.device), "ranks": wanted.world_size, "nodes": wanted.nodes.total,
+        "versions": dict(wanted.versions), "busy": list(wanted.busy), "system": platform.platform(), "processors": os.cpu_count(),
+        "host_memory_bytes": host_memory_bytes(), "commit": _commit(),
     }  # fmt: skip
     found |= {name: value for name, value in first.get("environment", {}).items() if name != "torch"}
     if wanted.device == "cuda":
