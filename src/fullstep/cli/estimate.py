@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exposed-share", type=_share, metavar="X", help="share of the step that communication may take on the network asked for (0.1)"
     )
-    parser.add_argument("--evidence", metavar="WHERE", help="records of probes: a file, a folder, or a URL that fsspec reaches")
+    parser.add_argument("--evidence", metavar="WHERE", help="records of probes and links: a file, a folder, or a URL that fsspec reaches")
     add_market_arguments(parser)
     add_worksheet_arguments(parser, several=True)
 
