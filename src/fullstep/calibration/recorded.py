@@ -97,9 +97,9 @@ def match(record: Recorded, job: Job) -> Match:
 
     A record of processors says nothing of a card, but for what its very program allocates.
     """
-    differing = _differing(record.job, job)
     here, there = job.machine, record.job.machine
     if record.on_processors:
+        differing = _differing(record.job, job)
         if differing:
             return Match("refused", f"it ran on processors, and another program: {_named(differing)}")
         if record.job.layout.is_fsdp:
@@ -109,9 +109,7 @@ def match(record: Recorded, job: Job) -> Match:
         return Match("refused", f"it ran on {_card_name(there.card)}, and the worksheet names no GPU")
     if there.card is None or there.card.key != here.card.key:
         return Match("refused", f"it ran on {_card_name(there.card)}, not on {here.card.key}")
-    if not differing and there.link == here.link and there.nodes == here.nodes:
-        return Match("same", "the same worksheet on the same card")
-    apart = [
+    apart = [  # before every key is compared: most records differ by these
         f"{what} {one} there, {other} here"
         for what, one, other in (
             ("model family", record.job.shape.model_type, job.shape.model_type), ("method.kind", record.job.method.kind, job.method.kind),
@@ -120,6 +118,9 @@ def match(record: Recorded, job: Job) -> Match:
     ]  # fmt: skip
     if apart:
         return Match("refused", "; ".join(apart))
+    differing = _differing(record.job, job)
+    if not differing and there.link == here.link and there.nodes == here.nodes:
+        return Match("same", "the same worksheet on the same card")
     return Match("near", f"same card, model family, method and layout; different: {_named(differing) or 'machine.link'}")
 
 
