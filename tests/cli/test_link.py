@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from fullstep.api import linked
 from fullstep.api.linked import Linked
 from fullstep.cli import main
 from fullstep.errors import LabError
+from fullstep.formats.probe_record import read_any
 from fullstep.ledger.link import LinkSample, MeasuredLink
 
 MEASURED = MeasuredLink(
@@ -40,6 +42,19 @@ def test_what_is_refused(words: list[str], message: str, capsys: pytest.CaptureF
 def test_all_faults_are_told_together(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["link", "--sizes", "4K,5", "--silent-seconds", "0"]) == 2
     assert "3 faults" in capsys.readouterr().err
+
+
+def test_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In text and beside JSON, whose record is the same; where it cannot be kept the report stands nonetheless."""
+    monkeypatch.setattr(linked, "link", lambda **_: Linked(MEASURED, (), "nothing is known"))
+    assert main(["link", "--cpu", "2", "--evidence", str(tmp_path / "kept"), "--json"]) == 0
+    captured = capsys.readouterr()
+    (path,) = (tmp_path / "kept").iterdir()
+    assert f"the record is {path}" in captured.err and json.loads(path.read_text()) == json.loads(captured.out)
+    assert read_any(str(path)).link == MEASURED
+    assert main(["link", "--cpu", "2", "--evidence", str(path)]) == 0
+    captured = capsys.readouterr()
+    assert "2 ranks on 2 cores, gloo" in captured.out and "the storage says" in captured.err
 
 
 def test_what_is_handed_on_and_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
