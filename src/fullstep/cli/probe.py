@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evaluate", action="store_true", help="also one micro-batch of an evaluation")
     parser.add_argument("--save-to", metavar="DIR_OR_URL", default="", help="also save a checkpoint there, once")
     parser.add_argument("--evidence", metavar="DIR_OR_URL", default="", help="keep the record there, also of a probe that failed")
-    parser.add_argument("--limit-gib", metavar="X", type=float, help="as if a device had no more memory than X GiB")
+    limit = "as if a device had no more memory than X GiB; on processors all that a rank takes beyond its start"
+    parser.add_argument("--limit-gib", metavar="X", type=float, help=limit)
     parser.add_argument("--snapshot", metavar="FILE", default="", help="the allocator's history, for PyTorch's memory viewer (GPUs)")
     parser.add_argument("--seed", metavar="N", type=int, default=20_260_101, help="of weights and rows (20260101)")
     parser.add_argument("--no-trace", action="store_true", help="no trace beside it")

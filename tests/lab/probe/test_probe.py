@@ -59,6 +59,13 @@ def test_too_little_memory(tmp_path: Path) -> None:
     assert ran_out.enough_bytes == 8 * 10**12 + ran_out.allocated_bytes
 
 
+def test_memory_that_runs_out_while_libraries_load() -> None:
+    """On processors the limit is that of the process, which imports transformers' classes before it has a model."""
+    found = _probed("single", 1, traces=False, limit_gib=0.001).probe
+    assert (found.outcome, found.reason) == ("out_of_memory", "rank 0 while loading")
+    assert found.out_of_memory is not None and found.out_of_memory.limit_bytes == 2**30 // 1000
+
+
 def test_a_rank_that_says_nothing() -> None:
     """Loading torch alone takes longer than it is given here."""
     kept: list[Probe] = []

@@ -44,6 +44,7 @@ class Counter(ABC):
     """step and phase of the stretch that goes on, counted or not"""
     is_over = False
     """nothing is counted any more"""
+    _found: Sequence[Stretch] = ()
 
     @property
     def ended(self) -> Sequence[Stretch]:
@@ -63,8 +64,9 @@ class Counter(ABC):
     def finish(self) -> list[Stretch]:
         """All stretches in their order, the last one ended."""
         if not self.is_over:
-            self.is_over, self._found = True, self._end()
-        return self._found
+            self.is_over = True
+            self._found = self._end()
+        return list(self._found)
 
     @abstractmethod
     def _begin(self, step: int, micro_batch: int, phase: str) -> None:
@@ -116,7 +118,7 @@ class ProcessorCounter(Counter):
     """
 
     def __init__(self) -> None:
-        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        self._profile: Any = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
 
     def start(self) -> None:
         self._profile.start()
@@ -128,7 +130,9 @@ class ProcessorCounter(Counter):
     def _end(self) -> list[Stretch]:
         self._begin(0, 0, "end")
         self._profile.stop()
-        return _added_up(self._profile.profiler.kineto_results.events())
+        found = _added_up(self._profile.profiler.kineto_results.events())
+        self._profile = None  # its events take room
+        return found
 
 
 def _added_up(events: Any) -> list[Stretch]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,17 @@ def limit_memory(device: torch.device, limit_bytes: int) -> None:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + limit_bytes, hard))
+
+
+@contextmanager
+def unlimited(device: torch.device) -> Iterator[None]:
+    """What the probe itself needs on processors is not the program's: the limit stands again afterwards."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    lift_limit(device)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def lift_limit(device: torch.device) -> None:

@@ -15,7 +15,7 @@ from fullstep.job import settings_of, worksheet_from_mapping
 from fullstep.lab.probe.known import Known, known_path
 from fullstep.lab.probe.task import COUNTED, Record, Task
 from fullstep.lab.probe.worker.counters import Counter, Stretch, counter_of, live_bytes
-from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, observe_ends, what_ran_out
+from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, observe_ends, unlimited, what_ran_out
 from fullstep.lab.probe.worker.overlap import profiled_steps
 from fullstep.lab.probe.worker.steps import Steps
 from fullstep.lab.program.real import Program, build_program
@@ -112,11 +112,12 @@ def _run(task: Task, rank: _Rank) -> None:
     if task.saves_to:
         rank.say("saving")
         rank.tell(_saved(program, agreed(task.saves_to), counter))
-    memory = counter.finish()
-    rank.tell_memory(memory)
-    _leave_history(task, rank.device)
-    if rank.device.type == "cpu":
-        rank.tell({"environment": {"released_unseen_bytes": max(memory[-1].allocated_end_bytes - live_bytes(program.model), 0)}})
+    with unlimited(rank.device):  # a profiler's events, and the account of what lives, take room of their own
+        memory = counter.finish()
+        rank.tell_memory(memory)
+        _leave_history(task, rank.device)
+        if rank.device.type == "cpu":
+            rank.tell({"environment": {"released_unseen_bytes": max(memory[-1].allocated_end_bytes - live_bytes(program.model), 0)}})
     for number in range(COUNTED + 1, task.steps + 1):
         rank.say(f"step {number} of {task.steps}")
         rank.tell({"steps": [steps.step()], "host_peak_bytes": _host_peak_bytes()})
