@@ -11,13 +11,13 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 _MARK = "fullstep stretch "
-_OF_OTHERS = (DTensor, FakeTensor, FunctionalTensor)
-"""tensors without memory: parts of them have it, or they stand for values while a model is compiled"""
+_STAND_INS = (FakeTensor, FunctionalTensor)
+"""tensors in place of values, while a model is compiled"""
 _MEMORY = "[memory]"
 """name of the profiler's event for each allocation and release"""
 
@@ -164,9 +164,14 @@ def live_bytes(model: nn.Module) -> int:
     gc.collect()
     storages: dict[int, int] = {}
     for each in gc.get_objects():
-        if issubclass(type(each), torch.Tensor) and not isinstance(each, _OF_OTHERS) and each.device.type == "cpu":
+        if issubclass(type(each), torch.Tensor) and _has_memory(each) and each.device.type == "cpu":
             storages[each.untyped_storage().data_ptr()] = each.untyped_storage().nbytes()
     return sum(storages.values()) + (_bucket_bytes(model) if isinstance(model, DistributedDataParallel) else 0)
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Of its own: those that are made of others (DTensor, quantized states) have none."""
+    return not isinstance(tensor, _STAND_INS) and not is_traceable_wrapper_subclass(tensor)
 
 
 def _bucket_bytes(model: DistributedDataParallel) -> int:
