@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from fullstep.lab.host import busy_notes, host_memory_bytes
 from fullstep.lab.probe.command.run import COUNTERS, Ran, run_watched
 from fullstep.lab.probe.command.seen import Seen, faults_in, first_failed, ran_out_of, ranks_of, read_seen
 from fullstep.lab.ranks.account import Killed, first_killed
+from fullstep.lab.room import room_of
 from fullstep.ledger.probe import Outcome, OutOfMemory, Probe
 from fullstep.probing.faults import ran_out_in, says_so
 from fullstep.probing.lines import COUNTER, FOLDER, STEPS
@@ -65,7 +65,7 @@ def run_command_probe(
         SystemExit, KeyboardInterrupt: a signal ended the probe; nothing is left running
     """
     made, ran = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), Ran(busy=tuple(busy_notes(1)))
-    with stops_wait(), tempfile.TemporaryDirectory(prefix="fullstep-probe-") as room:
+    with stops_wait(), room_of("probe") as room:
         folder = Path(room)
         variables = {FOLDER: room, STEPS: str(wanted.steps or ""), COUNTER: str(COUNTERS) if wanted.counts_memory else ""}
         try:

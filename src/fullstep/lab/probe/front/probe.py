@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from fullstep.lab.probe.known import left_by
 from fullstep.lab.probe.task import Record, Task, write_task
 from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.lab.ranks.tree import SilentError, started
+from fullstep.lab.room import room_of
 from fullstep.ledger.probe import Outcome, OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
 from fullstep.quantities import counted
 
@@ -78,7 +78,7 @@ def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callabl
     """
     outcome: tuple[Outcome, str] = ("completed", "")
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    with stops_wait(), tempfile.TemporaryDirectory(prefix="fullstep-probe-") as room:
+    with stops_wait(), room_of("probe") as room:
         task = _task(wanted, room)
         write_task(task, Path(room, "task.json"))
         try:
