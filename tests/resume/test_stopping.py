@@ -25,6 +25,7 @@ def test_whether_the_time_suffices(left: float, took: float | None, suffices: bo
     assert notice.suffices is suffices
     assert ("it will not end in time" in str(notice)) == (suffices is False)
     assert str(notice).startswith(f"{left:.0f} s until the machine is taken away")
+    assert ("notice_seconds = 30, state" in str(notice._replace(stated_seconds=30.0))) == (suffices is False)
     assert ("no save has been timed yet" in str(notice)) == (took is None)
 
 
@@ -35,7 +36,7 @@ def test_a_signal_is_remembered_until_somebody_asks() -> None:
     os.kill(os.getpid(), signal.SIGUSR1)
     assert not stop.agreed  # nothing happens by itself
     notice = stop.notice(1.0)
-    assert notice is not None and 0 < notice.seconds_left <= 30.0 and notice.save_seconds == 1.0
+    assert notice is not None and 0 < notice.seconds_left <= 30.0 and notice.save_seconds == 1.0 and notice.stated_seconds == 30.0
     assert stop.agree() and stop.agreed
     os.kill(os.getpid(), signal.SIGUSR1)
     again = stop.notice(1.0)

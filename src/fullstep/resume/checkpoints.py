@@ -45,7 +45,7 @@ class Checkpoints:
     What goes wrong on one rank is an error on all of them. A rank that is killed is one at once; one whose machine is cut off, when gloo
     gives up, which takes it 30 minutes. Training is not touched by a save that fails.
 
-    torchrun passes SIGTERM on to its ranks, and kills them 30 seconds later: where the notice is longer, start it with
+    torchrun passes SIGTERM on to its ranks, and kills them 30 seconds later, by default: where the notice is longer, start it with
     ``--shutdown-timeout`` of nearly as many seconds. End a training with :meth:`close` or as a context: without, Python still waits for an
     upload, but nobody is told of its failure but by a line in the log, and older checkpoints stay.
 
@@ -58,7 +58,7 @@ class Checkpoints:
         extra: more things with ``state_dict`` and ``load_state_dict``, by name; per rank unless they have ``same_on_all_ranks``
         keep: whole checkpoints; those before go once a new one is complete
         mode: sync; thread, process: written beside training, one at a time
-        notice_seconds: from SIGTERM until the machine is gone, as the provider states it
+        notice_seconds: from SIGTERM until the machine is gone, as the provider states it; 30 is assumed where nothing is said
         signals: that announce this; () leaves them alone
 
     Raises:

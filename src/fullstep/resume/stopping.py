@@ -22,6 +22,8 @@ class Notice(NamedTuple):
     """what a save took before; None: there was none"""
     under_way_seconds: float | None = None
     """for which another one is written already, and has to end before; None: none is"""
+    stated_seconds: float | None = None
+    """from the signal on, as ``notice_seconds`` says; None: not told"""
 
     @property
     def needed_seconds(self) -> float | None:
@@ -43,7 +45,10 @@ class Notice(NamedTuple):
         took = f"{left}, and a save took {self.save_seconds:.1f} s"
         if self.under_way_seconds is not None:
             took += f", with one under way for {self.under_way_seconds:.1f} s"
-        return took if self.suffices else f"{took}: it will not end in time"
+        if self.suffices:
+            return took
+        stated = "" if self.stated_seconds is None else f"; notice_seconds = {self.stated_seconds:g}, state what your provider gives"
+        return f"{took}: it will not end in time{stated}"
 
 
 class StopSignal:
@@ -92,7 +97,7 @@ class StopSignal:
         """How much time is left; None: nobody asked."""
         if self._came is None:
             return None
-        return Notice(self._came + self._notice_seconds - time.monotonic(), save_seconds, under_way_seconds)
+        return Notice(self._came + self._notice_seconds - time.monotonic(), save_seconds, under_way_seconds, self._notice_seconds)
 
     def close(self) -> None:
         """Signals do again what they did."""

@@ -48,7 +48,7 @@ class SealedCheckpoints(TrainerCallback):
     Args:
         folder: the Trainer's output_dir; a path that all ranks see
         keep: sealed checkpoints; those before go once a new one is sealed (leave the Trainer's save_total_limit unset)
-        notice_seconds: from SIGTERM until the machine is gone
+        notice_seconds: from SIGTERM until the machine is gone, as the provider states it; 30 is assumed where nothing is said
         signals: that announce this; () leaves them alone
     """
 
