@@ -67,7 +67,7 @@ def _of_four_bits(layer: nn.Module, settings: Settings) -> nn.Module:
         "quant_storage": compute if settings.layout.is_fsdp else torch.uint8,
     }  # fmt: skip
     found = library.nn.Linear4bit(weight.shape[1], weight.shape[0], bias=False, compute_dtype=compute, device="meta", **keys)
-    found.weight = library.nn.Params4bit(weight, requires_grad=False, **keys)
+    found.weight = library.nn.Params4bit(weight, requires_grad=False, module=found, **keys)
     found.bias = bias
     return found  # type: ignore[no-any-return]
 

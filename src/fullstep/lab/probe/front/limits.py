@@ -5,6 +5,7 @@ from __future__ import annotations
 from fullstep.errors import Fault
 from fullstep.job import Settings
 from fullstep.lab.buildable import (
+    FOUR_BIT,
     MORE_OPTIMIZERS,
     OPTIMIZERS,
     OVER_QUANTIZED,
@@ -63,8 +64,8 @@ def _of_method(settings: Settings) -> list[Fault]:
     elif method.is_quantized and method.kind not in OVER_QUANTIZED:
         found = f'"{method.quantization}" under "{method.kind}"'
         faults.append(_fault("method.quantization", found, f"none, or one of the kinds {', '.join(OVER_QUANTIZED)}"))
-    elif method.is_quantized and settings.layout.is_fsdp:
-        allowed = "none, or layout.strategy = single or ddp"
+    elif method.quantization == "int8" and settings.layout.is_fsdp:
+        allowed = f"none, {', '.join(FOUR_BIT)}; or layout.strategy = single or ddp"
         faults.append(_fault("method.quantization", f'"{method.quantization}" with {settings.layout.strategy}', allowed))
     if method.objective != "sft":
         faults.append(_fault("method.objective", f'"{method.objective}"', "sft"))
