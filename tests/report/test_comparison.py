@@ -42,6 +42,13 @@ def test_figures_and_their_difference(job: Job, answer: Answer, worksheet: Works
     assert lines["gradients"] == ["4.0", "0.0", "-4.0"]
 
 
+def test_small_models_stand_in_mib(job: Job, answer: Answer) -> None:
+    """Unless one of them is a large one."""
+    small = replace(answer, memory=replace(answer.memory, allocated_peak_bytes=Bounds.exact(3 * 2**20)))
+    for others, said in ((small, "MiB"), (answer, "GiB")):
+        assert f"one GPU, {said}: likely" in comparison_text([Column("a", job, small), Column("b", job, others)], Paper())
+
+
 def test_an_instant_that_one_of_them_has_not(job: Job, answer: Answer, worksheet: Worksheet) -> None:
     assert lines_of(job, answer, worksheet)["second forward"] == ["25.0", "-"]
 

@@ -9,9 +9,8 @@ from fullstep.errors import printable
 from fullstep.job import Settings
 from fullstep.ledger import HOLDINGS, Answer
 from fullstep.plan.layouts import layout_name, machine_words
-from fullstep.quantities import GIB
 from fullstep.report.paper import Paper, cut
-from fullstep.report.wording import HOLDING_WORDS, INSTANTS, VERDICT_INK, VERDICTS, gib, method_words, model_words, span
+from fullstep.report.wording import HOLDING_WORDS, IN_GIB, INSTANTS, VERDICT_INK, VERDICTS, Unit, method_words, model_words, unit_of
 
 
 class Column(NamedTuple):
@@ -58,22 +57,23 @@ def comparison_text(columns: Sequence[Column], paper: Paper) -> str:
         columns: two or more
         paper: how to print
     """
-    narrowest = max(_NARROWEST, *(len(_counter_cell(column, counter)) for column in columns for _, counter in _COUNTERS))
+    unit = unit_of(max(column.answer.memory.allocated_peak_bytes.likely for column in columns))
+    narrowest = max(_NARROWEST, *(len(_counter_cell(column, counter, unit)) for column in columns for _, counter in _COUNTERS))
     room = max(2, (paper.width - _BESIDE) // (narrowest + _GAP))
     tables = [[columns[0], *columns[start : start + room - 1]] for start in range(1, len(columns), room - 1)]
     lines: list[str] = []
     for table in tables:
         width = max(narrowest, min(26, (paper.width - _BESIDE) // len(table) - _GAP))
-        lines += ([""] if lines else []) + _table(table, width, paper)
+        lines += ([""] if lines else []) + _table(table, width, unit, paper)
     return paper.finish([*lines, "", *_differing_keys(columns, paper)])
 
 
-def _table(columns: Sequence[Column], width: int, paper: Paper) -> list[str]:
+def _table(columns: Sequence[Column], width: int, unit: Unit, paper: Paper) -> list[str]:
     lines = [_row("", [_tail(column.name, width) for column in columns], "difference", width)]
     settings = [(label, [read(column.job) for column in columns]) for label, read in _SETTINGS]
     differing = [(label, texts) for label, texts in settings if len(set(texts)) > 1]
     lines += [_row(label, texts, "", width) for label, texts in differing]
-    lines += ["", "  one GPU, GiB: likely (low-high)"]
+    lines += ["", f"  one GPU, {unit.name}: likely (low-high)"]
     verdicts = [column.answer.memory.verdict for column in columns]
     lines.append(_verdict_row(verdicts, width, paper))
     words = [column.answer.memory.evidence for column in columns]
@@ -81,14 +81,14 @@ def _table(columns: Sequence[Column], width: int, paper: Paper) -> list[str]:
         lines.append(_row("evidence", words, "", width))
     for label, counter in _COUNTERS:
         bounds = [getattr(column.answer.memory, counter) for column in columns]
-        texts = [_counter_cell(column, counter) for column in columns]
-        lines.append(_row(label, texts, _difference([each.likely for each in bounds]), width))
+        texts = [_counter_cell(column, counter, unit) for column in columns]
+        lines.append(_row(label, texts, _difference([each.likely for each in bounds], unit), width))
     usable = [column.answer.memory.usable_bytes for column in columns]
-    lines.append(_row("usable", ["unknown" if each is None else gib(each) for each in usable], "", width))
+    lines.append(_row("usable", ["unknown" if each is None else unit.number(each) for each in usable], "", width))
     lines.append(_row("peak at", [column.answer.memory.peak_at.replace("_", " ") for column in columns], "", width))
-    lines += ["", *_holding_rows(columns, width), "", *_instant_rows(columns, width)]
+    lines += ["", *_holding_rows(columns, width, unit), "", *_instant_rows(columns, width, unit)]
     hosts = [column.answer.host.memory_peak_bytes for column in columns]
-    lines += ["", _row("host memory, GiB", [gib(each) for each in hosts], _difference(hosts), width)]
+    lines += ["", _row("host memory, GiB", [IN_GIB.number(each) for each in hosts], _difference(hosts, IN_GIB), width)]
     return [*lines, *_time_rows(columns, width)]
 
 
@@ -129,9 +129,9 @@ def _figure(value: float, form: str) -> str:
     return format(value, ".3g" if 0 < value < 0.1 else form)
 
 
-def _counter_cell(column: Column, counter: str) -> str:
+def _counter_cell(column: Column, counter: str, unit: Unit) -> str:
     bounds = getattr(column.answer.memory, counter)
-    likely, ends = gib(bounds.likely), span(bounds)
+    likely, ends = unit.number(bounds.likely), unit.span(bounds)
     return likely if likely == ends else f"{likely} ({ends})"
 
 
@@ -150,23 +150,23 @@ def _setting(job: Settings, dotted: str) -> object:
     return getattr(getattr(job, section, None), name, job.worksheet.stated(dotted))
 
 
-def _holding_rows(columns: Sequence[Column], width: int) -> list[str]:
+def _holding_rows(columns: Sequence[Column], width: int, unit: Unit) -> list[str]:
     rows = []
     for index, name in enumerate(HOLDINGS):
         sizes = [column.answer.memory.peak.holdings[index] for column in columns]
-        if any(gib(size) != gib(0) for size in sizes):
-            rows.append(_row(HOLDING_WORDS[name], [gib(size) for size in sizes], _difference(sizes), width))
-    return ["  at the peak, GiB", *rows]
+        if any(map(unit.shows, sizes)):
+            rows.append(_row(HOLDING_WORDS[name], [unit.number(size) for size in sizes], _difference(sizes, unit), width))
+    return [f"  at the peak, {unit.name}", *rows]
 
 
-def _instant_rows(columns: Sequence[Column], width: int) -> list[str]:
-    rows = ["  allocated at each instant, GiB"]
+def _instant_rows(columns: Sequence[Column], width: int, unit: Unit) -> list[str]:
+    rows = [f"  allocated at each instant, {unit.name}"]
     for at in INSTANTS:
         found = [_allocated_at(column.answer, at) for column in columns]
         known = [size for size in found if size is not None]
         if known:
-            difference = _difference(known) if len(known) == len(found) else ""
-            rows.append(_row(at.replace("_", " "), ["-" if size is None else gib(size) for size in found], difference, width))
+            difference = _difference(known, unit) if len(known) == len(found) else ""
+            rows.append(_row(at.replace("_", " "), ["-" if size is None else unit.number(size) for size in found], difference, width))
     return rows
 
 
@@ -183,9 +183,9 @@ def _verdict_row(verdicts: Sequence[str], width: int, paper: Paper) -> str:
     return f"  {'verdict':<18}{cells}"
 
 
-def _difference(sizes: Sequence[float]) -> str:
-    """Last minus first in GiB, signed; nothing where both print the same."""
-    text = f"{(sizes[-1] - sizes[0]) / GIB:+,.1f}"
+def _difference(sizes: Sequence[float], unit: Unit) -> str:
+    """Last minus first, signed; nothing where both print the same."""
+    text = f"{(sizes[-1] - sizes[0]) / unit.size_bytes:+,.1f}"
     return "" if text in ("+0.0", "-0.0") else text
 
 
