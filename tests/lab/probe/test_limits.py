@@ -1,46 +1,87 @@
-"""What is known where memory ran out, of a GPU that is played: the allocator's own word comes before that of the error."""
+"""What cannot be probed is refused by its key, before anything starts; what is probed in another way is said."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
-import torch
 
-from fullstep.lab.probe.worker.limits import what_ran_out
-from fullstep.probing.faults import RanOut, ran_out_in
-
-pytestmark = pytest.mark.real_classes
-_GIB = 2**30
-_SAID = (
-    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 1.17 GiB is free. "
-    "Of the allocated memory 66.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated."
-)
+from fullstep.job import settings_of, worksheet_from_mapping
+from fullstep.lab import buildable
+from fullstep.lab.probe.front.limits import faults_of, notes_of
 
 
-@pytest.fixture(autouse=True)
-def _unwound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exception has given most of it back when somebody asks."""
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 3 * _GIB)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 5 * _GIB)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=80 * _GIB))
+def settings(**sections: Any) -> Any:
+    return settings_of(
+        worksheet_from_mapping({"model": {"name": "gpt2"}, "machine": {"gpus": 2}, "layout": {"strategy": "ddp"}, **sections})
+    )
 
 
+@pytest.fixture
+def with_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buildable, "find_spec", lambda name: name)
+
+
+@pytest.mark.usefixtures("with_libraries")
 @pytest.mark.parametrize(
-    ("said", "observed", "there"),
+    ("sections", "where"),
     [
-        (
-            ran_out_in(_SAID),
-            [RanOut(1, 2, 3, 4), RanOut(2 * _GIB, 66 * _GIB + 512, 67 * _GIB + 512, 4)],
-            (66 * _GIB + 512, 67 * _GIB + 512),
-        ),
-        (ran_out_in(_SAID), [], (66 * _GIB, 67 * _GIB)),
-        (ran_out_in(_SAID), [RanOut(64, 1, 1, 1)], (66 * _GIB, 67 * _GIB)),  # of another request, which somebody did without
-        (ran_out_in("CUDA error: out of memory"), [], (3 * _GIB, 5 * _GIB)),
+        ({"method": {"kind": "lora", "quantization": "gptq"}}, "method.quantization"),
+        ({"method": {"kind": "boft", "quantization": "nf4"}}, "method.quantization"),
+        ({"method": {"kind": "lora", "quantization": "int8"}, "layout": {"strategy": "fsdp"}}, "method.quantization"),
+        ({"optimizer": {"name": "galore"}}, "optimizer.name"),
+        ({"optimizer": {"name": "adafactor"}, "layout": {"strategy": "fsdp"}}, "optimizer.name"),
+        ({"optimizer": {"name": "paged_adamw_8bit"}, "layout": {"strategy": "fsdp"}}, "optimizer.name"),
+        ({"optimizer": {"name": "paged_adamw", "state_dtype": "bfloat16"}}, "optimizer.state_dtype"),
+        ({"optimizer": {"state_dtype": "float32"}}, "optimizer.state_dtype"),
+        ({"optimizer": {"in_backward": True}}, "optimizer.in_backward"),
+        ({"precision": {"compute": "float16"}}, "precision.compute"),
+        ({"step": {"loss": "fused"}}, "step.loss"),
+        ({"step": {"activation_offload": True}}, "step.activation_offload"),
     ],
-    ids=["as the allocator saw it", "as the error says", "of another request", "as it is now"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_was_there(said: RanOut, observed: list[RanOut], there: tuple[int, int]) -> None:
-    found = what_ran_out(said, torch.device("cuda", 0), None, (2, "backward"), observed)
-    assert (found["allocated_bytes"], found["reserved_bytes"]) == there
-    assert (found["step"], found["phase"], found["limit_bytes"]) == (2, "backward", 80 * _GIB)
+def test_what_is_refused(sections: dict[str, Any], where: str) -> None:
+    (fault,) = faults_of(settings(**sections))
+    assert fault.where == where and "cannot be probed yet" in fault.found and fault.allowed
+
+
+@pytest.mark.usefixtures("with_libraries")
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"method": {"kind": "qlora"}},
+        {"method": {"kind": "qlora", "quantization": "fp4"}, "layout": {"strategy": "fsdp"}},
+        {"method": {"kind": "ia3", "quantization": "int8"}},
+        {"step": {"compile": True}},
+        {"step": {"compile": True}, "layout": {"strategy": "hsdp"}},
+        *({"optimizer": {"name": name}} for name in buildable.MORE_OPTIMIZERS),
+        *({"optimizer": {"name": name}, "layout": {"strategy": "fsdp"}} for name in ("muon", "lion", "adamw_4bit", "adamw_8bit")),
+    ],
+    ids=str,
+)
+def test_what_is_taken(sections: dict[str, Any]) -> None:
+    assert faults_of(settings(**sections)) == []
+
+
+def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buildable, "find_spec", lambda _: None)
+    base, states = faults_of(settings(method={"kind": "qlora"}, optimizer={"name": "lion"}))
+    assert (base.where, base.remedy) == ("method.quantization", "pip install bitsandbytes")
+    assert (states.where, states.remedy) == ("optimizer.name", "pip install lion-pytorch")
+    assert "not installed" in base.found and "not installed" in states.found
+    assert [fault.remedy for fault in faults_of(settings(optimizer={"name": "adamw_8bit"}))] == ["pip install bitsandbytes"]
+    sharded = settings(optimizer={"name": "adamw_8bit"}, layout={"strategy": "fsdp"})
+    assert [fault.remedy for fault in faults_of(sharded)] == ["pip install torchao"]
+    assert faults_of(settings(optimizer={"name": "muon"})) == []
+
+
+def test_notes() -> None:
+    step = {"compile": True}
+    assert notes_of(settings(step=step), "cuda") == ["compiled as a whole: the loss counts as a part of forward"]
+    assert notes_of(settings(step=step, layout={"strategy": "fsdp"}), "cuda") == ["each block is compiled by itself; head and loss are not"]
+    by_block = notes_of(settings(step={"compile": True, "framework": "torchtune"}), "cuda")
+    assert "each block is compiled by itself; head and loss are not" in by_block
+    on_processors = " ".join(notes_of(settings(method={"kind": "qlora"}, optimizer={"name": "paged_adamw_8bit"}), "cpu"))
+    assert "nothing is paged" in on_processors and "loading holds the base at full width" in on_processors
+    assert "compiled for processors" in " ".join(notes_of(settings(step=step), "cpu"))
