@@ -21,8 +21,12 @@ OVER_QUANTIZED = ("lora", "qlora", "dora", "ia3", "adalora", "randlora", "road",
 _OF_32_BITS = frozenset(("adafactor", "paged_adamw"))
 """states are float32 whatever the parameters are. Source: transformers, optimization.py (Adafactor); bitsandbytes, Optimizer2State"""
 _OF_FEWER_BITS = frozenset(("adamw_8bit", "lion_8bit", "paged_adamw_8bit", "adamw_4bit"))
-_WHOLE_ALONE = frozenset(("adafactor", "lion_8bit", "paged_adamw", "paged_adamw_8bit"))
-"""optimizers that do not take sharded tensors"""
+_WHOLE_ALONE = _OF_FEWER_BITS | frozenset(("adafactor", "paged_adamw"))
+"""optimizers that do not take sharded tensors: those of transformers and bitsandbytes, and under torch 2.13 those of torchao 0.18"""
+_LIBRARIES = {
+    "lion": "lion-pytorch", "adamw_4bit": "torchao", "adamw_8bit": "bitsandbytes", "lion_8bit": "bitsandbytes",
+    "paged_adamw": "bitsandbytes", "paged_adamw_8bit": "bitsandbytes",
+}  # fmt: skip
 _BY_BLOCK = ("torchtune", "torchtitan")
 MakeFault = Callable[[str, str, str], Fault]
 """of a key, what was found and what is allowed: each experiment says in its own words what else to do"""
@@ -72,16 +76,8 @@ def library_faults(settings: Settings) -> list[Fault]:
 
 
 def optimizer_library(settings: Settings) -> str:
-    """The library of an optimizer that torch and transformers do not have, as pip names it; empty: they have it.
-
-    Sharded tensors are known to the 8-bit AdamW of torchao, and not to that of bitsandbytes.
-    """
-    name = settings.optimizer.name
-    if name == "lion":
-        return "lion-pytorch"
-    if name == "adamw_4bit" or (name == "adamw_8bit" and settings.layout.is_fsdp):
-        return "torchao"
-    return "bitsandbytes" if name in ("adamw_8bit", "lion_8bit", "paged_adamw", "paged_adamw_8bit") else ""
+    """The library of an optimizer that torch and transformers do not have, as pip names it; empty: they have it."""
+    return _LIBRARIES.get(settings.optimizer.name, "")
 
 
 def compiles_blocks(settings: Settings) -> bool:

@@ -31,7 +31,7 @@ def with_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"method": {"kind": "lora", "quantization": "int8"}, "layout": {"strategy": "fsdp"}}, "method.quantization"),
         ({"optimizer": {"name": "galore"}}, "optimizer.name"),
         ({"optimizer": {"name": "adafactor"}, "layout": {"strategy": "fsdp"}}, "optimizer.name"),
-        ({"optimizer": {"name": "paged_adamw_8bit"}, "layout": {"strategy": "fsdp"}}, "optimizer.name"),
+        ({"optimizer": {"name": "adamw_8bit"}, "layout": {"strategy": "fsdp"}}, "optimizer.name"),
         ({"optimizer": {"name": "paged_adamw", "state_dtype": "bfloat16"}}, "optimizer.state_dtype"),
         ({"optimizer": {"state_dtype": "float32"}}, "optimizer.state_dtype"),
         ({"optimizer": {"in_backward": True}}, "optimizer.in_backward"),
@@ -56,7 +56,7 @@ def test_what_is_refused(sections: dict[str, Any], where: str) -> None:
         {"step": {"compile": True}},
         {"step": {"compile": True}, "layout": {"strategy": "hsdp"}},
         *({"optimizer": {"name": name}} for name in buildable.MORE_OPTIMIZERS),
-        *({"optimizer": {"name": name}, "layout": {"strategy": "fsdp"}} for name in ("muon", "lion", "adamw_4bit", "adamw_8bit")),
+        *({"optimizer": {"name": name}, "layout": {"strategy": "fsdp"}} for name in ("muon", "lion")),
     ],
     ids=str,
 )
@@ -71,8 +71,7 @@ def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (states.where, states.remedy) == ("optimizer.name", "pip install lion-pytorch")
     assert "not installed" in base.found and "not installed" in states.found
     assert [fault.remedy for fault in faults_of(settings(optimizer={"name": "adamw_8bit"}))] == ["pip install bitsandbytes"]
-    sharded = settings(optimizer={"name": "adamw_8bit"}, layout={"strategy": "fsdp"})
-    assert [fault.remedy for fault in faults_of(sharded)] == ["pip install torchao"]
+    assert [fault.remedy for fault in faults_of(settings(optimizer={"name": "adamw_4bit"}))] == ["pip install torchao"]
     assert faults_of(settings(optimizer={"name": "muon"})) == []
 
 

@@ -22,6 +22,8 @@ INSIDE = 4 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 128)
 ALL = VECTORS + EDGES + INSIDE
 SIDES = 4 * (2 * (64 + 64) + 2 * (32 + 64) + 3 * (128 + 64)) + 2 * (1000 + 64)
 """rows and columns of every matrix"""
+WIDE = EDGES // 2 + VECTORS + 8 * 32 * 64
+"""what has float32 states among 8-bit ones: the embedding, and tensors of fewer than 4,096 elements"""
 COUNTERS = 4 * (2 * 4 + 1 + 2)
 """float32 step counters of AdamW: norms, embedding and head"""
 
@@ -70,21 +72,16 @@ def test_two_optimizers_are_one_with_its_own_states() -> None:
     ("name", "module", "expected"),
     [
         ("lion", "lion_pytorch", 2 * ALL),
-        # float32 for the embedding, and for vectors, which have fewer than 4,096 elements; a byte and 4 in 256 for the others. qmap is shared
-        (
-            "adamw_8bit",
-            "bitsandbytes",
-            2 * (4 * (EDGES // 2 + VECTORS + 8 * 32 * 64) + (EDGES // 2 + INSIDE - 8 * 32 * 64) * (1 + 4 / 256)),
-        ),
+        ("adamw_8bit", "bitsandbytes", 2 * (4 * WIDE + (ALL - WIDE) * (1 + 4 / 256))),
         ("paged_adamw", "bitsandbytes", 2 * 4 * ALL),
     ],
 )
 def test_states_of_libraries(name: str, module: str, expected: float) -> None:
     pytest.importorskip(module, reason=f"{module} is not installed")
     program = stepped(name)
-    shared = {id(value): value.nbytes for each in program.optimizer.state.values() for key, value in each.items() if "qmap" in key}
+    codes = {id(value): value.nbytes for each in program.optimizer.state.values() for key, value in each.items() if "qmap" in key}
     held = sum(
         value.nbytes for each in program.optimizer.state.values() for key, value in each.items()
         if isinstance(value, torch.Tensor) and "qmap" not in key
     )  # fmt: skip
-    assert held == pytest.approx(expected, rel=1e-3) and len(shared) <= 2
+    assert held == pytest.approx(expected, rel=1e-3) and len(codes) <= 2  # which all share

@@ -95,7 +95,7 @@ def _of_bitsandbytes(settings: Settings, model: nn.Module, parameters: Parameter
 
 def _of_torchao(settings: Settings, model: nn.Module, parameters: Parameters, rate: float) -> Optimizer:
     optim: Any = import_module("torchao.optim")
-    return (optim.AdamW4bit if settings.optimizer.name == "adamw_4bit" else optim.AdamW8bit)(parameters, lr=rate)  # type: ignore[no-any-return]
+    return optim.AdamW4bit(parameters, lr=rate)  # type: ignore[no-any-return]
 
 
 def _of_lion_pytorch(settings: Settings, model: nn.Module, parameters: Parameters, rate: float) -> Optimizer:
