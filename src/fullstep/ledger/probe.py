@@ -18,7 +18,7 @@ class Stretch(NamedTuple):
     micro_batch: int
     """from 1 on; 0: outside of them"""
     phase: str
-    """load, inputs, forward, loss, backward, optimizer_step, gradients_cleared, evaluation, save; of a command also
+    """load, inputs, forward, loss, backward, optimizer_step, gradients_cleared, compile, evaluation, save; of a command also
     load_and_forward, and forward_and_backward where it is not seen which"""
     allocated_peak_bytes: int
     allocated_end_bytes: int

@@ -18,7 +18,7 @@ _SECONDS, _SECONDS_OR_NULL = Number(), OrNull(Number())
 _STEP_SECONDS = Number(LEAST_SECONDS)
 TIME = Text(pattern=r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z| UTC|\+00:00)?", said="a time such as 2026-01-31T12:00:00Z")
 _PHASES = (
-    "load, inputs, forward, loss, backward, optimizer_step, gradients_cleared, evaluation, save; of a command also "
+    "load, inputs, forward, loss, backward, optimizer_step, gradients_cleared, compile, evaluation, save; of a command also "
     "load_and_forward, and forward_and_backward where it is not seen which"
 )
 
