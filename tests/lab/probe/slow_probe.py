@@ -16,7 +16,7 @@ from fullstep.formats.probe_record import read_all
 from fullstep.job import worksheet_from_mapping
 
 pytestmark = [pytest.mark.real_classes, pytest.mark.filterwarnings("ignore")]
-MODEL = {
+MODEL: dict[str, Any] = {
     "model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
     "num_attention_heads": 4, "num_key_value_heads": 2,
 }  # fmt: skip
@@ -51,11 +51,16 @@ def test_every_instant_is_the_traced_one(layout: str, ranks: int, sections: dict
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_sharded_steps_hold_no_less_than_traced(ranks: int) -> None:
-    """More counts as allocated: threads of gloo release what they have sent, unseen. Without gloo it is the traced: test_session.py."""
-    for line in _probed("fsdp", ranks).lines:
-        if line.what in STEP:
-            assert line.traced is not None and line.traced < 1.02 * line.measured, line.what
+def test_sharded_steps_are_the_traced_ones_but_for_a_copy_in_backward(ranks: int) -> None:
+    """gloo reduces a copy of what is to be scattered: it is there at the peak or already gone. The largest unit is the root, whose
+    gradients are flat in bfloat16. On a process group that moves nothing there is none: test_session.py."""
+    root = 2 * (2 * MODEL["vocab_size"] * MODEL["hidden_size"] + MODEL["hidden_size"])
+    lines = {line.what: line for line in _probed("fsdp", ranks).lines}
+    near = 0.02 * lines["backward"].measured
+    for at in STEP:
+        copy = root if at == "backward" else 0
+        traced = lines[at].traced
+        assert traced is not None and traced - near < lines[at].measured < traced + copy + near, at
 
 
 def test_two_nodes_of_one_rank_each(tmp_path: Path) -> None:

@@ -23,6 +23,15 @@ def test_loading_whole(eight_billion: Make) -> None:
     assert estimate_memory(eight_billion()).other_peaks.load == 2 * PARAMETERS
 
 
+def test_loading_under_ddp_makes_its_buckets(eight_billion: Make) -> None:
+    """As large as the gradients. With adapters, whose buckets are small, the values of the first rank come in pieces, two at a time: the
+    embedding is larger than 250 MiB."""
+    ddp = {"layout__strategy": "ddp", "machine__gpus": 4}
+    assert estimate_memory(eight_billion(**ddp)).other_peaks.load == 4 * PARAMETERS
+    lora = estimate_memory(eight_billion(**ddp, method__kind="lora"))
+    assert lora.other_peaks.load == lora.instants[0].holdings.weights + 2 * 2 * EMBEDDING
+
+
 def test_loading_4_bit_packs_one_matrix_at_a_time(eight_billion: Make) -> None:
     found = estimate_memory(eight_billion(method__kind="qlora"))
     weights = found.instants[0].holdings.weights

@@ -6,9 +6,13 @@ from fullstep.job import Job
 from fullstep.ledger import OtherPeaks
 from fullstep.physics.checkpointing.tensors import largest_elements, trained_tensors
 from fullstep.physics.memory.besides import micro_batch_buffer_bytes
+from fullstep.physics.memory.megatron import keeps_gradient_buffers
 from fullstep.physics.memory.scene import Scene
 from fullstep.physics.memory.weights import WeightBytes
 from fullstep.quantities import DTYPE_BYTES
+
+_BROADCAST_BYTES = 250 * 2**20
+"""of DDP's pieces: broadcast_bucket_size"""
 
 
 def other_peaks(whole: Job, job: Job, weights: WeightBytes, scene: Scene) -> OtherPeaks:
@@ -24,9 +28,15 @@ def load_bytes(job: Job, weights: WeightBytes, scene: Scene) -> float:
     """On one GPU while the model is loaded and wrapped [bytes].
 
     Whole on every GPU: the stored weights, and beside 4-bit ones the matrix that is being packed. Sharded: the shard and the
-    largest unit before it is divided; all of it where a plain script builds the model on the GPU and wraps it then.
+    largest unit before it is divided; all of it where a plain script builds the model on the GPU and wraps it then. DDP sends the first
+    rank's values in flat pieces, two at a time, of 250 MiB or of the largest tensor, whichever is more; then it makes its buckets.
 
-    Example: Llama-3.1-8B in bfloat16 over eight GPUs: ``2,007,565,312 + 2 * 1,050,677,248`` (shard and root), 3.8 GiB.
+    Example: Llama-3.1-8B in bfloat16 over eight GPUs: ``2,007,565,312 + 2 * 1,050,677,248`` (shard and root), 3.8 GiB. Under DDP the
+    buckets are as large as the weights: 32.1 GB.
+
+    Source:
+        torch 2.13, nn/parallel/distributed.py (_sync_module_states, then the reducer; broadcast_bucket_size);
+        csrc/distributed/c10d/comm.cpp (broadcast_coalesced, two in flight)
     """
     largest = max((linear.inputs * linear.outputs for block in job.shape.blocks for linear in block.linears), default=0)
     if job.layout.divides_parameters:
@@ -34,7 +44,10 @@ def load_bytes(job: Job, weights: WeightBytes, scene: Scene) -> float:
             return weights.total
         return scene.weights + max((weights.outside, *weights.per_block))
     packed = 2.0 * largest if job.method.is_quantized else 0.0
-    return scene.weights + packed
+    if job.layout.strategy != "ddp" or keeps_gradient_buffers(job):
+        return scene.weights + packed
+    piece = max(_BROADCAST_BYTES, job.shape.embedding_parameters * DTYPE_BYTES[job.precision.weights])
+    return scene.weights + max(packed, min(scene.weights, 2.0 * piece), scene.gradients)
 
 
 def evaluation_bytes(job: Job, scene: Scene) -> float:
@@ -80,8 +93,8 @@ def save_bytes(whole: Job, job: Job, weights: WeightBytes, scene: Scene) -> floa
     Parts are copied to the host where they lie, one tensor at a time or staged, which takes nothing of the GPU. For one file from shards
     FSDP2 and DeepSpeed put one tensor together at a time, weight or moment in its stored dtype; FSDP1 a unit, frozen weights included.
 
-    Example: Llama-3.1-8B in float32 over eight GPUs: ``12 / 8 * 8.03e9`` and the embedding, ``4 * 525,336,576``: 14.1 GB beside buffers. FSDP1, whose
-    root unit holds embedding and head, and which keeps the gradients: ``16 / 8 * 8.03e9 + 4 * 1,050,677,248`` = 20.3 GB.
+    Example: Llama-3.1-8B in float32 over eight GPUs: ``12 / 8 * 8.03e9`` and the embedding, ``4 * 525,336,576``: 14.1 GB beside buffers.
+    FSDP1, whose root unit holds embedding and head, and which keeps the gradients: ``16 / 8 * 8.03e9 + 4 * 1,050,677,248`` = 20.3 GB.
 
     Args:
         whole: the job as the worksheet has it

@@ -16,6 +16,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 _MARK = "fullstep stretch "
+_TENSORS = "fullstep tensors "
+_BETWEEN = ("inputs", "optimizer_step")
+"""phases that begin where autograd holds nothing"""
 _STAND_INS = (FakeTensor, FunctionalTensor)
 """tensors in place of values, while a model is compiled"""
 _MEMORY = "[memory]"
@@ -60,6 +63,13 @@ class Counter(ABC):
         self.at = step, phase
         if not self.is_over:
             self._begin(step, micro_batch, phase)
+
+    def take_model(self, model: nn.Module) -> None:  # noqa: B027 - most counters see all there is
+        """From here on a counter may look at what is there, where it does not see all that goes.
+
+        Args:
+            model: as it is called
+        """
 
     def finish(self) -> list[Stretch]:
         """All stretches in their order, the last one ended."""
@@ -113,9 +123,11 @@ class ProcessorCounter(Counter):
     """The events of torch's allocator of host memory (``[memory]`` of torch.profiler), added up.
 
     They tell of what this thread, and autograd on its behalf, asks for and releases: not of threads of gloo, which release what they have
-    sent, nor of what a library takes by itself. They tell of no release of what was there before they began. Sizes are as asked for,
-    without rounding.
+    sent, nor of what a library takes by itself. Between micro-batches no more counts than tensors hold. They tell of no release of what was
+    there before they began. Sizes are as asked for, without rounding.
     """
+
+    _model: nn.Module | None = None
 
     def __init__(self) -> None:
         self._profile: Any = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
@@ -123,7 +135,13 @@ class ProcessorCounter(Counter):
     def start(self) -> None:
         self._profile.start()
 
+    def take_model(self, model: nn.Module) -> None:
+        self._model = model
+
     def _begin(self, step: int, micro_batch: int, phase: str) -> None:
+        if self._model is not None and phase in _BETWEEN:
+            with record_function(f"{_TENSORS}{live_bytes(self._model)}"):
+                pass
         with record_function(f"{_MARK}{step} {micro_batch} {phase}"):
             pass
 
@@ -138,7 +156,9 @@ class ProcessorCounter(Counter):
 def _added_up(events: Any) -> list[Stretch]:
     """Allocated bytes from mark to mark."""
     timed = [
-        (event.start_ns(), event.name(), event.nbytes()) for event in events if event.name() == _MEMORY or event.name().startswith(_MARK)
+        (event.start_ns(), event.name(), event.nbytes())
+        for event in events
+        if event.name() == _MEMORY or event.name().startswith((_MARK, _TENSORS))
     ]
     allocated = peak = 0
     under_way: tuple[int, int, str] | None = None
@@ -147,6 +167,9 @@ def _added_up(events: Any) -> list[Stretch]:
         if name == _MEMORY:
             allocated += size_bytes
             peak = max(peak, allocated)
+            continue
+        if name.startswith(_TENSORS):
+            allocated = min(allocated, int(name.removeprefix(_TENSORS)))
             continue
         if under_way is not None:
             found.append(Stretch(*under_way, peak, allocated))
@@ -161,11 +184,13 @@ def live_bytes(model: nn.Module) -> int:
     Args:
         model: as it is called
     """
+    gradients = [each.grad for each in model.parameters()]  # as objects of Python, which backward makes none of
     gc.collect()
     storages: dict[int, int] = {}
     for each in gc.get_objects():
         if issubclass(type(each), torch.Tensor) and _has_memory(each) and each.device.type == "cpu":
             storages[each.untyped_storage().data_ptr()] = each.untyped_storage().nbytes()
+    del gradients
     return sum(storages.values()) + (_bucket_bytes(model) if isinstance(model, DistributedDataParallel) else 0)
 
 

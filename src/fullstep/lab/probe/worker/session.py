@@ -97,6 +97,7 @@ def _run(task: Task, rank: _Rank) -> None:
         attention_dropout=rank.device.type != "cpu",
     )  # fmt: skip
     rank.tell(_sizes(program))
+    counter.take_model(program.model)
     steps = Steps(program, task.seed + 1 + dist.get_rank(), counter)
     if settings.step.compile:
         rank.say("compiling the model, which takes a while")
