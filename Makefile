@@ -66,6 +66,7 @@ test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives aga
 	$(BIN)/pytest tests/formats/slow_launch.py
 	$(BIN)/pytest tests/lab/drill/slow_drill.py
 	$(BIN)/pytest tests/lab/probe/command/slow_trainings.py
+	$(BIN)/pytest tests/lab/probe/command/slow_trl.py
 	$(BIN)/pytest tests/lab/probe/slow_probe.py
 	$(BIN)/pytest tests/resume/slow_kills.py
 	$(BIN)/pytest tests/resume/slow_trainer.py
