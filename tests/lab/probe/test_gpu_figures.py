@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from torch.autograd import DeviceType
 
 from fullstep.lab.probe.worker import overlap
 from fullstep.lab.probe.worker.counters import CudaCounter, Stretch
+from fullstep.lab.probe.worker.device import DeviceMemory
 from fullstep.lab.probe.worker.limits import limit_memory
 from fullstep.lab.probe.worker.overlap import profiled_steps
 
@@ -25,13 +28,13 @@ class _Gpu:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.allocated = self.peak = self.reserved = self.reserved_peak = 0
-        self.fraction = 1.0
+        self.fraction, self.looks = 1.0, 0
         for name, play in {
             "reset_peak_memory_stats": self._reset,
             "memory_allocated": lambda _: self.allocated,
             "max_memory_allocated": lambda _: self.peak,
             "max_memory_reserved": lambda _: self.reserved_peak,
-            "mem_get_info": lambda _: (WHOLE - self.reserved - 100, WHOLE),
+            "mem_get_info": self._look,
             "get_device_properties": lambda _: SimpleNamespace(total_memory=WHOLE),
             "set_per_process_memory_fraction": self._limit,
             "synchronize": lambda *_: None,
@@ -47,6 +50,10 @@ class _Gpu:
     def _reset(self, _: torch.device) -> None:
         self.peak, self.reserved_peak = self.allocated, self.reserved
 
+    def _look(self, _: torch.device) -> tuple[int, int]:
+        self.looks += 1
+        return WHOLE - self.reserved - 100, WHOLE
+
     def _limit(self, fraction: float, _: torch.device) -> None:
         self.fraction = fraction
 
@@ -57,7 +64,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> _Gpu:
 
 
 def test_each_stretch_has_peaks_of_its_own(gpu: _Gpu) -> None:
-    counter = CudaCounter(DEVICE)
+    threads, counter = threading.active_count(), CudaCounter(DEVICE)
     gpu.ask(500)  # before: of no stretch
     gpu.ask(-450)
     counter.start()
@@ -71,9 +78,23 @@ def test_each_stretch_has_peaks_of_its_own(gpu: _Gpu) -> None:
         Stretch(1, 1, "forward", 250, 130, 500, 600),
         Stretch(1, 1, "backward", 150, 50, 500, 600),
     ]
+    assert threading.active_count() == threads  # whoever looked at the driver's count has ended
     gpu.ask(900)
     counter.mark(2, 1, "forward")
     assert len(counter.finish()) == 2  # what comes later does not count
+
+
+def test_what_comes_and_goes_on_the_device_within_a_stretch_is_seen(gpu: _Gpu) -> None:
+    used = DeviceMemory(DEVICE)
+    used.start()
+    gpu.reserved, before = 700, gpu.looks
+    until = time.monotonic() + 30
+    while gpu.looks < before + 2 and time.monotonic() < until:  # a look that began after it came has ended
+        time.sleep(0.005)
+    gpu.reserved = 0
+    used.stop()
+    assert used.most_used_bytes() == 800
+    assert used.most_used_bytes() == 100
 
 
 @pytest.mark.parametrize(("limit", "fraction"), [(250, 0.25), (WHOLE, 1.0), (10 * WHOLE, 1.0)])

@@ -15,6 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from fullstep.lab.probe.worker.device import DeviceMemory
+
 _MARK = "fullstep stretch "
 _TENSORS = "fullstep tensors "
 _BETWEEN = ("inputs", "optimizer_step")
@@ -37,7 +39,7 @@ class Stretch(NamedTuple):
     allocated_end_bytes: int
     reserved_peak_bytes: int | None = None
     device_used_bytes: int | None = None
-    """by all processes of the device, at the end, as its driver says"""
+    """by all processes of the device, the most that its driver told of"""
 
 
 class Counter(ABC):
@@ -88,14 +90,14 @@ class Counter(ABC):
 
 
 class CudaCounter(Counter):
-    """The caching allocator's own statistics. It keeps them when memory is asked for, so that nothing has to wait for the GPU.
+    """The caching allocator's own statistics, kept when memory is asked for, so that nothing has to wait for the GPU; and the driver's.
 
     Args:
         device: of this rank
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        self._device, self._used = device, DeviceMemory(device)
         self._ended: list[Stretch] = []
         self._under_way: tuple[int, int, str] | None = None
 
@@ -105,18 +107,24 @@ class CudaCounter(Counter):
 
     def start(self) -> None:
         torch.cuda.reset_peak_memory_stats(self._device)
+        self._used.start()
 
     def _begin(self, step: int, micro_batch: int, phase: str) -> None:
-        self._end()
+        self._close()
         self._under_way = step, micro_batch, phase
 
     def _end(self) -> list[Stretch]:
-        if self._under_way is not None:
-            free, total = torch.cuda.mem_get_info(self._device)
-            allocated = torch.cuda.max_memory_allocated(self._device), torch.cuda.memory_allocated(self._device)
-            self._ended.append(Stretch(*self._under_way, *allocated, torch.cuda.max_memory_reserved(self._device), total - free))
-            torch.cuda.reset_peak_memory_stats(self._device)
+        self._close()
+        self._used.stop()
         return self._ended
+
+    def _close(self) -> None:
+        """The stretch that goes on."""
+        used = self._used.most_used_bytes()
+        if self._under_way is not None:
+            allocated = torch.cuda.max_memory_allocated(self._device), torch.cuda.memory_allocated(self._device)
+            self._ended.append(Stretch(*self._under_way, *allocated, torch.cuda.max_memory_reserved(self._device), used))
+        torch.cuda.reset_peak_memory_stats(self._device)
 
 
 class ProcessorCounter(Counter):
