@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help plan test test-quick test-slow lint accuracy bench bench-checkpoints bench-trace retrace docs clean
+.PHONY: help plan test test-quick test-slow lint accuracy bench bench-checkpoints bench-probe bench-trace retrace docs clean
 
 help: ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ bench: $(RUN_READY) ## speed and memory of fullstep itself
 
 bench-checkpoints: $(TEST_READY) ## saving and restoring beside what the same disk gives to plain writers and readers
 	@$(BIN)/python benchmarks/checkpoints.py
+
+bench-probe: $(TEST_READY) ## what a probe costs the training that it watches
+	@$(BIN)/python benchmarks/probe.py
 
 bench-trace: $(TEST_READY) ## speed and memory of the tracer
 	@$(BIN)/python benchmarks/trace.py
