@@ -43,5 +43,5 @@ def test_which_leg_of_how_many_it_is(moves: bool, count: int, monkeypatch: pytes
         f"leg 1 of {count}: uninterrupted: without rng: step 4 of 7",
     ]
     assert f"leg 4 of {count}: controls: without rng: step 4 of 7" in said
-    last = "elsewhere: starting 1 ranks" if moves else "controls: starting 2 ranks"
+    last = "elsewhere: starting 1 rank" if moves else "controls: starting 2 ranks"
     assert said[-3] == f"leg {count} of {count}: {last}"
