@@ -11,6 +11,7 @@ from records_by_hand import keep, sheet
 
 from fullstep.api.evidenced import estimate_with_evidence
 from fullstep.cli import main
+from fullstep.formats.probe_record.places import LocalFolder
 from fullstep.job import complete, worksheet_from_mapping
 from fullstep.physics import estimate_memory
 from fullstep.quantities import MIB, Bounds
@@ -108,9 +109,13 @@ def test_several_worksheets_and_a_place_that_is_not_there_are_refused(tmp_path: 
     assert "no such file" in estimate(capsys, tmp_path, sheet(), "--evidence", str(tmp_path / "nowhere"), code=2)
 
 
-def test_a_record_beside_its_own_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_beside_its_own_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is read once."""
     name = keep(tmp_path, 100 * MIB, of=sheet())
+    read, reads = LocalFolder.read, []
+    monkeypatch.setattr(LocalFolder, "read", lambda *asked: reads.append(asked[1]) or read(*asked))
     assert main(["evidence", "compare", str(tmp_path / name), "--json"]) == 0
+    assert reads == [name]
     lines = json.loads(capsys.readouterr().out)["lines"]
     own = estimate_memory(complete(worksheet_from_mapping(sheet())))
     allocated = next(each for each in lines if (each["group"], each["what"]) == ("peaks", "allocated"))

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 from links_by_hand import link_by_hand, link_record
-from records_by_hand import keep, sheet
+from records_by_hand import H100, keep, sheet
+from trace_by_hand import TRACE
 
 from fullstep.calibration.narrowing import narrowed
 from fullstep.cli import main
 from fullstep.formats.probe_record import save_link, sealed
 from fullstep.job import complete, worksheet_from_mapping
 from fullstep.physics import estimate_memory
-from fullstep.quantities import MIB
+from fullstep.physics.timing.step import step_time
+from fullstep.quantities import GIB, MIB
 
 OWN = '[[machine]]\nname = "box"\ngpu = "{}"\ngpus = 1\npower_kw = "1"\npower_price_per_kwh = "0.2"\n'
 
@@ -61,6 +63,46 @@ def test_the_very_option_is_measured_and_near_ones_are_narrowed(tmp_path: Path, 
     told = {each["file"]: each for each in found["records"]["used"]}
     assert (told[same]["replaced"], told[same]["narrowed"], told[same]["options"]) == (1, 0, 3)
     assert (told[near]["replaced"], told[near]["narrowed"]) == (0, 1) and found["records"]["refused"] == []
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every trace is the one made by hand: 25 GiB."""
+    monkeypatch.setattr("fullstep.api.traced.trace_step", lambda *_, **__: TRACE)
+    monkeypatch.setattr("fullstep.api.witness.require_libraries", lambda _: None)
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize(("device", "more_mib"), [("cpu", 64), (H100, 0)])
+def test_the_very_program_outranks_its_trace(device: str, more_mib: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On processors what it allocated, with the 64 MiB that cuBLAS has beside it."""
+    keep(tmp_path / "evidence", 100 * MIB, of=two(4), ranks=2, device=device)
+    found = planned(capsys, two(4), "--evidence", "evidence", "--trace")
+    (own,) = (option for option in found["options"] if option.get("records"))
+    assert own["trace"] is not None and own["records"][0]["match"] == "same" and own["memory"]["evidence"] == "measured"
+    assert own["memory"]["allocated_peak_bytes"] == dict.fromkeys(("low", "likely", "high"), (100 + more_mib) * MIB)
+    row = own["measured"]["allocated_peak_bytes"]
+    assert (row["measured"], row["traced"]["likely"]) == ((100 + more_mib) * MIB, 25 * GIB)
+    others = [option["memory"] for option in found["options"] if not option.get("records")]
+    assert others and all(each["allocated_peak_bytes"]["likely"] == 25 * GIB for each in others)
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("tells_time", [True, False])
+def test_near_records_narrow_the_time_of_a_traced_option_alone(tells_time: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the answer names is what was narrowed. A step of 50 s lies outside of its own bounds and narrows nothing."""
+    own = complete(worksheet_from_mapping(sheet(16)))
+    step = step_time(own)
+    assert step is not None
+    name = keep(Path("evidence"), estimate_memory(own).allocated.high, of=sheet(16), seconds=step.seconds.high if tells_time else 50.0)
+    plain, found = (planned(capsys, sheet(4), "--trace", *more) for more in ((), ("--evidence", "evidence")))
+    before, option = plain["options"][0], found["options"][0]
+    assert option["trace"] is not None and option["memory"] == before["memory"] and option["records"] == [{"file": name, "match": "near"}]
+    assert (option["step"]["seconds"] != before["step"]["seconds"]) is tells_time
+    said = [each["key"] for each in option["assumptions"] if name in each["why"]]
+    assert said == (["evidence.compute"] if tells_time else [])
+    untraced = sum(each.get("trace") is None for each in found["options"])
+    assert found["records"]["used"][0]["narrowed"] == untraced + tells_time * (len(found["options"]) - untraced)
 
 
 def test_of_a_market_only_the_card_of_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from links_by_hand import link_by_hand, link_record
 from probes_by_hand import probe_by_hand
 
 from fullstep.errors import InputError
-from fullstep.formats.probe_record import probe_from_bytes, read_all, read_any, read_one, record_from_bytes, save, save_link, sealed
+from fullstep.formats.probe_record import probe_from_bytes, read_all, read_any, record_from_bytes, save, save_link, sealed
 
 
 def read(record: dict[str, Any], seal: bool = True) -> object:
@@ -37,7 +37,7 @@ def test_it_lies_beside_records_of_probes_and_is_not_written_twice(tmp_path: Pat
     assert stored[name].probe is None and stored[name].is_sound
     assert stored[probe].probe == probe_by_hand() == read_any(str(tmp_path / probe)).probe and stored[probe].link is None
     with pytest.raises(InputError, match='kind: "fullstep link"; allowed: "fullstep probe"'):
-        read_one(str(tmp_path / name))
+        probe_from_bytes((tmp_path / name).read_bytes(), name)
 
 
 def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:

@@ -9,7 +9,7 @@ import pytest
 from probes_by_hand import probe_by_hand
 
 from fullstep.errors import InputError
-from fullstep.formats.probe_record import places, read_all, read_one, record_text, save
+from fullstep.formats.probe_record import Stored, places, read_all, read_any, record_text, save
 
 
 def test_a_name_of_time_model_and_digest(tmp_path: Path) -> None:
@@ -55,11 +55,11 @@ def test_a_bad_file_does_not_hide_the_others(tmp_path: Path) -> None:
 
 def test_a_single_file(tmp_path: Path) -> None:
     name = save(probe_by_hand(), str(tmp_path))
-    assert read_one(str(tmp_path / name)) == (name, probe_by_hand())
+    assert read_any(str(tmp_path / name)) == Stored(name, probe_by_hand())
     assert [stored.name for stored in read_all(str(tmp_path / name))] == [name]
     save(probe_by_hand(seed=1), str(tmp_path))
     with pytest.raises(InputError, match="a folder with 2 records"):
-        read_one(str(tmp_path))
+        read_any(str(tmp_path))
 
 
 @pytest.mark.parametrize("where", ["", "nowhere/at/all", "a\0b", "nothing://known"])
@@ -76,7 +76,7 @@ def test_by_url() -> None:
     assert save(probe_by_hand(), where) == name
     other = save(probe_by_hand(seed=1), where)
     assert {stored.name: stored.probe for stored in read_all(where)} == {name: probe_by_hand(), other: probe_by_hand(seed=1)}
-    assert read_one(f"{where}/{name}") == (name, probe_by_hand())
+    assert read_any(f"{where}/{name}") == Stored(name, probe_by_hand())
     with pytest.raises(InputError, match="no such file"):
         read_all("memory://fullstep-evidence/elsewhere")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fullstep.api.timing import with_timing
 from fullstep.calibration import compare_with_pilot, outrank
-from fullstep.calibration.narrowing import narrow_memory
+from fullstep.calibration.narrowing import narrow_memory, without_memory
 from fullstep.errors import Fault, InputError
 from fullstep.evidence import Evidence
 from fullstep.job import Job, Settings, Worksheet, complete
@@ -63,25 +62,24 @@ def compare(*worksheets: Worksheet) -> tuple[Answer, ...]:
 
 def size(job: Job) -> Answer:
     """Memory of a completed job, by the formulas and by what records say of it; a search asks for no more."""
-    estimated, records = estimate_memory(job), job.from_records
-    account = narrow_memory(estimated, records.places) if records.places else estimated
-    if not records.allocated:
-        return assemble(job, account, estimated)
-    sized = assemble(job, outrank(account, records.allocated), estimated)
-    compared = {**sized.measured, **compare_with_pilot(estimated, records.allocated)}
-    return replace(sized, memory=replace(sized.memory, evidence="measured"), measured=compared)
+    estimated, places = estimate_memory(job), job.from_records.places
+    return assemble(job, narrow_memory(estimated, places) if places else estimated, estimated)
 
 
 def assemble(job: Settings, account: MemoryEstimate, estimated: MemoryEstimate | None, trace: Trace | None = None) -> Answer:
-    """An account of a step becomes an answer: a pilot's figures outrank it, then it is judged.
+    """An account of a step becomes an answer: what the very program allocated elsewhere outranks it, a pilot's figures both; then it is
+    judged.
 
     Args:
         job: the completed worksheet
-        account: [bytes] what the best witness but a pilot says of its memory: the formulas or a trace
+        account: [bytes] what the best witness that measured nothing says of its memory: the formulas, near records around them, or a trace
         estimated: [bytes] what the formulas say; None: they do not know the model
         trace: where that witness is a trace
     """
-    memory = outrank(account, job.measured)
+    elsewhere = job.from_records.allocated
+    recorded = outrank(account, elsewhere)  # on processors, which prove no room on a card
+    memory = outrank(recorded, job.measured)
+    figures = {**job.measured, **elsewhere}
     machine, goal = job.machine, job.goal
     judgement = judge(memory.needed, memory.other_peaks, machine.usable_bytes, goal.reserve_fraction)
     host_verdict = judge_host(memory.host_bytes, machine.host_memory_bytes, goal.reserve_fraction)
@@ -89,7 +87,7 @@ def assemble(job: Settings, account: MemoryEstimate, estimated: MemoryEstimate |
         host_verdict = "unknown"
     if trace is not None:
         judgement = judge_replay(judgement, trace.out_of_memory)
-    if memory is not account:  # a pilot ran on this machine
+    if memory is not recorded:  # a pilot ran on this machine
         judgement = judge_pilot(judgement)
         host_verdict = "tight" if host_verdict == "does_not_fit" else host_verdict
     witness: Evidence = "estimated" if trace is None else "traced"
@@ -115,9 +113,9 @@ def assemble(job: Settings, account: MemoryEstimate, estimated: MemoryEstimate |
             at=memory.host_at,
             verdict=host_verdict,
         ),
-        assumptions=job.assumptions,
+        assumptions=job.assumptions if trace is None else without_memory(job.assumptions),
         warnings=(*(Caution(code, text) for code, text in job.cautions), *memory.cautions),
-        measured=compare_with_pilot(estimated, job.measured, None if trace is None else account) if job.measured else {},
+        measured=compare_with_pilot(estimated, figures, None if trace is None else account) if figures else {},
         trace=trace,
         estimated=None if trace is None else estimated,
     )

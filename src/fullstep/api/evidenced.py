@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from fullstep.api.answer import answer_of
 from fullstep.api.search import plan
 from fullstep.calibration.evidence import Used
+from fullstep.calibration.narrowing import OF_MEMORY
 from fullstep.calibration.recorded import recorded
 from fullstep.calibration.residuals import BesideLine, beside
 from fullstep.calibration.shelf import Refused, Shelf
 from fullstep.errors import Fault, InputError, LabError
-from fullstep.formats.probe_record import read_all, read_one
+from fullstep.formats.probe_record import read_all
 from fullstep.job import Job
 from fullstep.job.worksheet import Worksheet
 from fullstep.ledger import Answer, MemoryEstimate
@@ -96,8 +97,9 @@ def plan_with_evidence(
     counts: dict[str, Counter[str]] = {}
     first: dict[str, Trial] = {}
     for option in options:
+        idle = _idle(option, shelf)
         for name, kind in option.job.from_records.used:
-            counts.setdefault(name, Counter())[kind] += 1
+            counts.setdefault(name, Counter())[kind] += name not in idle
             first.setdefault(name, option)
     used = []
     for name, count in counts.items():
@@ -107,22 +109,29 @@ def plan_with_evidence(
     return found, PlanRecords(used, refused, faults)
 
 
-def beside_itself(where: str, worksheet: Worksheet | None = None, *, traces: bool = False) -> tuple[str, Probe, list[BesideLine]]:
-    """A record beside its own estimate, and where that is asked for its own trace.
+def _idle(option: Trial, shelf: Shelf) -> set[str]:
+    """Near records that narrow nothing of an option: its memory was traced, and they say nothing of its time."""
+    if option.answer.trace is None or not any(kind == "near" for _, kind in option.job.from_records.used):
+        return set()
+    near = [each for each in shelf.again(option.job).used if each.match.kind == "near"]
+    return {each.name for each in near if not any(one.place is not None and one.what not in OF_MEMORY for one in each.residuals)}
+
+
+def beside_itself(name: str, probe: Probe, *, traces: bool = False) -> list[BesideLine]:
+    """A probe beside its own estimate, and where that is asked for its own trace. No model of it is looked up.
 
     Args:
-        where: of the record
-        worksheet: by whose model name one may be looked up; None: only models that come along
+        name: of its file, for messages
+        probe: as read
         traces: also trace its worksheet
 
     Raises:
-        InputError: it is no record, or its worksheet is not one that the formulas know
+        InputError: its worksheet is not one that the formulas know
     """
-    name, probe = read_one(where)
-    record = recorded(name, probe, worksheet or Worksheet())
+    record = recorded(name, probe, Worksheet())
     if isinstance(record, str):
         raise InputError(Fault(name, record, "a completed record of a worksheet that the formulas cover"))
-    return name, probe, beside(record, estimate_memory(record.job), step_time(record.job), _trace_of(record.job) if traces else None)
+    return beside(record, estimate_memory(record.job), step_time(record.job), _trace_of(record.job) if traces else None)
 
 
 def _trace_of(job: Job) -> MemoryEstimate | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from fullstep.evidence import Assumption
 from fullstep.ledger import MemoryEstimate, StepPart, StepTime
 from fullstep.quantities import Bounds
 
@@ -17,6 +18,10 @@ KEPT_SHARE = 0.5
 doubt stays."""
 COMMUNICATION = "network"
 """what bounds the parts of a step in which GPUs wait for one another"""
+OF_MEMORY = ("allocated", "reserved", "device")
+"""figures whose places narrow memory; those of the others narrow time"""
+SAID = "evidence."
+"""before a figure that near records narrow, in the key of the assumption that says so"""
 
 
 def narrowed(bounds: Bounds, places: Sequence[float]) -> Bounds:
@@ -40,6 +45,12 @@ def narrow_memory(estimate: MemoryEstimate, places: Places) -> MemoryEstimate:
     reserved = _over(narrowed(estimate.reserved, places.get("reserved", ())), allocated)
     device = _over(narrowed(estimate.device, places.get("device", ())), reserved)
     return estimate._replace(allocated=allocated, reserved=reserved, device=device, needed=needed)
+
+
+def without_memory(assumptions: Sequence[Assumption]) -> tuple[Assumption, ...]:
+    """Of an answer whose memory was traced, and not narrowed: what is said of time stays."""
+    said = {f"{SAID}{what}" for what in OF_MEMORY}
+    return tuple(each for each in assumptions if each.key not in said)
 
 
 def narrow_step(step: StepTime, places: Places) -> StepTime:

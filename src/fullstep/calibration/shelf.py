@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fullstep.calibration.evidence import Residual, Used, measured_of, places_of, residuals_of
 from fullstep.calibration.links import Linked, LinkShelf, NamedLink
+from fullstep.calibration.narrowing import SAID
 from fullstep.calibration.recorded import Match, Recorded, match, recorded
 from fullstep.errors import InputError
 from fullstep.evidence import Assumption
@@ -114,11 +115,11 @@ def _with_near(job: Job, used: Sequence[Used]) -> Job:
     places = places_of([each for record in used for each in record.residuals])
     names = ", ".join(each.name for each in used)
     said = f"number of near records around which the bounds were narrowed: {names}"
-    why = tuple(Assumption(f"evidence.{what}", len(found), said) for what, found in places.items())
+    why = tuple(Assumption(f"{SAID}{what}", len(found), said) for what, found in places.items())
     outside = tuple(
         (_OUTSIDE, f"{each.name}: {residual.what} lies outside of the bounds of its own estimate, and narrows nothing")
         for each in used for residual in each.residuals if residual.place is None
     )  # fmt: skip
-    near = FromRecords(used=tuple((each.name, "near") for each in used)).used
-    told = job.from_records._replace(places=places, used=(*near, *job.from_records.used))
+    known = job.from_records
+    told = known._replace(places=places, used=(*((each.name, "near") for each in used), *known.used))
     return replace(job, from_records=told, assumptions=(*job.assumptions, *why), cautions=(*job.cautions, *outside))

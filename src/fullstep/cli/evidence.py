@@ -83,12 +83,13 @@ def _compare(places: list[str], as_json: bool) -> int:
 def _beside_itself(where: str, traces: bool, as_json: bool) -> int:
     from fullstep.formats.probe_record import read_any  # noqa: PLC0415
 
-    link = read_any(where).link
+    name, probe, _, link = read_any(where)
     if link is not None:
         return _beside_assumed(link, as_json)
+    assert probe is not None
     from fullstep.api.evidenced import beside_itself  # noqa: PLC0415 (after the arguments are known to be good)
 
-    name, probe, lines = beside_itself(where, traces=traces)
+    lines = beside_itself(name, probe, traces=traces)
     if as_json:
         from fullstep.report.evidence_used import beside_as_dict  # noqa: PLC0415
 

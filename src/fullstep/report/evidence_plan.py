@@ -21,7 +21,7 @@ class UsedOf(NamedTuple):
     replaced: int
     """options of which it replaces what was estimated"""
     narrowed: int
-    """of which it narrows the bounds"""
+    """of which it narrows the bounds; a traced peak stands as traced"""
     linked: int
     """whose links it measured"""
     options: int
@@ -69,10 +69,12 @@ def _did(record: UsedOf) -> str:
     """
     >>> _did(UsedOf("a.json", 1, 3, 0, 5, ""))
     'replaces what was estimated of 1 and narrows the bounds of 3 of 5 options'
+    >>> _did(UsedOf("a.json", 0, 0, 0, 1, ""))
+    'changes nothing of 1 option'
     """
     parts = (
         ("replaces what was estimated of", record.replaced), ("narrows the bounds of", record.narrowed),
         ("stands for the links of", record.linked),
     )  # fmt: skip
     said = " and ".join(f"{verb} {count}" for verb, count in parts if count)
-    return f"{said} of {record.options} option{'' if record.options == 1 else 's'}"
+    return f"{said or 'changes nothing'} of {record.options} option{'' if record.options == 1 else 's'}"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fullstep.errors import Fault, InputError
 from fullstep.formats.probe_record.places import Folder, folder_at
-from fullstep.formats.probe_record.reading import probe_from_bytes, record_from_bytes
+from fullstep.formats.probe_record.reading import record_from_bytes
 from fullstep.formats.probe_record.writing import LARGEST_BYTES, record_text, table_text
 from fullstep.ledger.link import MeasuredLink
 from fullstep.ledger.probe import Probe
@@ -92,16 +92,6 @@ def read_all(where: str) -> tuple[Stored, ...]:
     if len(names) > MOST_FILES:
         raise InputError(Fault(where, f"{len(names):,} files", f"at most {MOST_FILES:,}", "Sort them into several folders."))
     return tuple(_stored(folder, name) for name in names)
-
-
-def read_one(where: str) -> tuple[str, Probe]:
-    """The record of a probe in a file, with its name.
-
-    Raises:
-        InputError: it is not there, or no record of a probe; or this is a folder that does not hold exactly one
-    """
-    name, raw = _single(where)
-    return name, probe_from_bytes(raw, name)
 
 
 def read_any(where: str) -> Stored:
