@@ -75,6 +75,11 @@ def wait_until_gone(folder: Path, seconds: float = 20) -> bool:
 
 
 def test_a_drill_of_two_ranks_that_goes_on_with_one(job: list[str], tmp_path: Path) -> None:
+    """What a drill that was killed has left beside its records goes as well."""
+    left = tmp_path / "records" / "fullstep-drill-records-left"
+    left.mkdir()
+    (left / ".here").touch()
+    os.utime(left / ".here", (0, 0))
     done = subprocess.run([*job, "--ranks-after", "1", "--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -92,6 +97,7 @@ def test_a_drill_of_two_ranks_that_goes_on_with_one(job: list[str], tmp_path: Pa
     assert found["saved"]["size_bytes"] > found["saved"]["files"] >= 4
     assert found["command"][1:3] == ["drill", job[2]]
     assert not (tmp_path / "to").exists()
+    assert list((tmp_path / "records").iterdir()) == []
     assert wait_until_gone(tmp_path)
 
 

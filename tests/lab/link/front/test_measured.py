@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 
 from fullstep.errors import LabError
 from fullstep.lab.link import Wanted, measure_link
-from fullstep.lab.link.front import measured
 from fullstep.lab.ranks import tree
 from fullstep.lab.ranks.nodes import Nodes
 from fullstep.lab.ranks.processes import processes_with
@@ -69,9 +69,20 @@ def test_what_goes_wrong_is_said_and_nothing_is_left(
 ) -> None:  # fmt: skip
     pretend(monkeypatch, tmp_path, behaviour)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(measured.tempfile, "tempdir", None)
+    monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr(tree, "_ACCOUNT_SECONDS", 0.1)
     with pytest.raises(LabError, match=message):
         measure_link(WANTED)
     assert processes_with(f"LINK_TEST={tmp_path}") in ([], None)
+    assert list(tmp_path.glob("fullstep-link-*")) == []
+
+
+def test_the_folder_of_one_that_was_killed_goes_with_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pretend(monkeypatch, tmp_path, LEAVES_RECORDS)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / "fullstep-link-left"
+    left.mkdir()
+    (left / ".here").touch()
+    os.utime(left / ".here", (0, 0))
+    assert measure_link(WANTED) is not None
     assert list(tmp_path.glob("fullstep-link-*")) == []

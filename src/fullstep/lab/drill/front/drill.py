@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from fullstep.lab.drill.front.seen import Seen, read_records, seen_of
 from fullstep.lab.drill.front.times import export_of, load_of, raw_of, restart_of, save_of, staging_of, usual_step_seconds
 from fullstep.lab.drill.leg import Leg, Record, Run, write_leg
 from fullstep.lab.ranks.tree import RanksFailedError, started
+from fullstep.lab.room import room_of
 from fullstep.ledger.drill import Drill, DrillCheck, DrillControl, DrillElsewhere
 from fullstep.quantities import counted
 
@@ -144,7 +144,7 @@ def run_drill(wanted: Wanted, progress: Progress = lambda _: None) -> Drill:
     with (
         stops_wait(),
         DrillFolder(wanted.to, wanted.keeps_files) as folder,
-        tempfile.TemporaryDirectory(prefix="fullstep-drill-") as records,
+        room_of("drill-records") as records,
         stoppable(),
     ):
         legs = _Legs(wanted, folder.path, Path(records), progress)

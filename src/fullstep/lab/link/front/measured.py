@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from fullstep.errors.stops import stoppable, stops_wait
 from fullstep.lab.link.task import Record, Task, record_path, write_task
 from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.lab.ranks.tree import started
+from fullstep.lab.room import room_of
 from fullstep.ledger.link import LINK_COLLECTIVES, LinkSample, MeasuredLink
 from fullstep.quantities import counted
 
@@ -57,7 +57,7 @@ def measure_link(wanted: Wanted, progress: Progress = lambda _: None) -> Measure
         LabError: a process died or hung
     """
     begun, made = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    with stops_wait(), tempfile.TemporaryDirectory(prefix="fullstep-link-") as folder, stoppable():
+    with stops_wait(), room_of("link") as folder, stoppable():
         task = Task(wanted.device, LINK_COLLECTIVES, wanted.sizes_bytes, wanted.iterations, WARM_UP, folder)
         path = Path(folder, "task.json")
         write_task(task, path)
