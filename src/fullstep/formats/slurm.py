@@ -16,6 +16,9 @@ RESTARTS = 50
 CORES_PER_GPU = 8
 """where the worksheet states no cores: without a number Slurm may give one task a single core (assumed)"""
 
+_CORES = "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"
+"""srun does not take over the cores that sbatch gives a task unless it is told so. Source: Slurm 22.05, RELEASE_NOTES"""
+
 
 def slurm_files(launch: Launch) -> tuple[LaunchFile, ...]:
     """One batch script.
@@ -29,8 +32,7 @@ def slurm_files(launch: Launch) -> tuple[LaunchFile, ...]:
     start = [f"Start: sbatch {name}", "What is the cluster's own has to be added: account, partition, and its name for the card (--gres)."]
     text = "#!/usr/bin/env bash\n" + _directives(launch) + "\n" + head(launch, start) + "\n" + _before(launch)
     if launch.probe is not None:
-        starts = ["export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"]
-        script = probe_script(launch, folder=checkpoint_dir, starts=starts, prefix=_on_every_node(launch))
+        script = probe_script(launch, folder=checkpoint_dir, starts=[_CORES], prefix=_on_every_node(launch))
     else:
         script = training_script(
             launch, checkpoint_dir=checkpoint_dir, node="${SLURM_NODEID:-0}", rendezvous=_rendezvous(launch), waits=launch.interruptible
@@ -71,7 +73,7 @@ def _rendezvous(launch: Launch) -> list[str]:
         finds = ['mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")', 'head_node="${hosts[0]}"', ""]
         meets = f'--rdzv-backend=c10d --rdzv-endpoint="$head_node:$port" --rdzv-id={attempt}'
     starts = [
-        "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
+        _CORES,
         "on_all_gpus() {",
         f"    {_on_every_node(launch)}\\",
         f'        torchrun --nnodes={launch.nodes} --nproc-per-node={launch.gpus} {meets} "$@"',
