@@ -14,8 +14,8 @@ import torch
 from torch.autograd import DeviceType
 
 from fullstep.lab.probe.worker import overlap
-from fullstep.lab.probe.worker.counters import CudaCounter, Stretch
-from fullstep.lab.probe.worker.device import DeviceMemory
+from fullstep.lab.probe.worker.counters import Stretch
+from fullstep.lab.probe.worker.gpu import CudaCounter, DeviceMemory
 from fullstep.lab.probe.worker.limits import limit_memory
 from fullstep.lab.probe.worker.overlap import profiled_steps
 

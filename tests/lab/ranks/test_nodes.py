@@ -28,13 +28,13 @@ DSTACK = {"DSTACK_NODES_NUM": "2", "DSTACK_NODE_RANK": "1", "DSTACK_MASTER_NODE_
     ],
 )
 def test_launchers_say_it_all(environment: dict[str, str], expected: Nodes) -> None:
-    assert nodes_of(None, None, None, environment, lambda hosts: hosts.replace("[3-5]", "3")) == expected
-    assert nodes_of(expected.total, None, None, environment, lambda _: expected.host) == expected
+    assert nodes_of(None, None, None, environment) == expected
+    assert nodes_of(expected.total, None, None, environment) == expected
 
 
 @pytest.mark.parametrize("environment", [TORCHRUN | {"LOCAL_RANK": "3"}, SLURM | {"SLURM_LOCALID": "7"}, {"LOCAL_RANK": "1"}])
 def test_of_several_processes_of_a_node_one_begins(environment: dict[str, str]) -> None:
-    assert not nodes_of(None, None, None, environment, lambda _: "node3").begins
+    assert not nodes_of(None, None, None, environment).begins
 
 
 def test_one_node_of_a_launcher_is_this_machine_alone() -> None:
@@ -65,7 +65,11 @@ def test_what_is_stated_outranks_a_launcher() -> None:
         ((2, 1, "--help:80; rm -rf:80"), {}, "--rendezvous"),
         ((None, None, None), {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1"}, "SKYPILOT_NODE_IPS is missing"),
         ((None, None, None), {"DSTACK_NODES_NUM": "two"}, 'DSTACK_NODES_NUM: "two"'),
-        ((None, None, None), {"OMPI_COMM_WORLD_SIZE": "16"}, "one of 16 processes of mpirun"),
+        ((None, None, None), DSTACK | {"DSTACK_NODE_RANK": "5"}, "node 5 of 2"),
+        ((None, None, None), DSTACK | {"DSTACK_MASTER_NODE_IP": ""}, "the first of which is at ''"),
+        ((None, None, None), {"OMPI_COMM_WORLD_SIZE": "16"}, "one of 16 processes"),
+        ((None, None, None), {"PMI_SIZE": "16"}, "one of 16 processes"),
+        ((None, None, None), {"WORLD_SIZE": "4", "RANK": "2", "MASTER_ADDR": "a"}, "WORLD_SIZE: one of 4 processes"),
     ],
 )
 def test_what_is_missing_is_asked_for(stated: tuple[int | None, int | None, str | None], environment: dict[str, str], message: str) -> None:
@@ -74,11 +78,16 @@ def test_what_is_missing_is_asked_for(stated: tuple[int | None, int | None, str 
     assert message in str(caught.value)
 
 
-def test_slurm_without_scontrol_asks_for_the_rendezvous(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(InputError, match=r"scontrol does not tell the first of its hosts.*--rendezvous HOST:PORT"):
-        nodes_of(None, None, None, SLURM)
-    assert nodes_of(None, None, None, SLURM | {"SLURM_STEP_NODELIST": "node7"}).host == "node7"
+@pytest.mark.parametrize("environment", [{"DSTACK_NODES_NUM": "two"}, {"OMPI_COMM_WORLD_SIZE": "16"}, SLURM | {"SLURM_STEP_NODELIST": ""}])
+def test_what_is_told_to_do_works(environment: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=r"--nodes N --node-rank R --rendezvous HOST:PORT .* --nodes 1 is this machine"):
+        nodes_of(None, None, None, environment)
+    assert nodes_of(1, None, None, environment) == ONE_NODE
+    assert nodes_of(2, 1, "a:4000", environment) == Nodes(2, 1, "a", 4000)
+
+
+def test_torchrun_of_one_node_has_processes_and_no_other_nodes() -> None:
+    assert nodes_of(None, None, None, TORCHRUN | {"GROUP_WORLD_SIZE": "1", "WORLD_SIZE": "8"}) == ONE_NODE
 
 
 def test_torchrun_is_told_of_them() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from fullstep.errors import Fault, InputError
+
 
 def join_group(device: str, gpu_backend: str = "cpu:gloo,cuda:nccl") -> torch.device:
     """Joins the process group that torchrun has told of. Returns the device of this rank.
@@ -15,7 +17,14 @@ def join_group(device: str, gpu_backend: str = "cpu:gloo,cuda:nccl") -> torch.de
     Args:
         device: cpu or cuda
         gpu_backend: as torch.distributed names it, for GPUs; processors have gloo
+
+    Raises:
+        InputError: nodes have different numbers of ranks
     """
+    here, nodes, ranks = (int(os.environ[name]) for name in ("LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "WORLD_SIZE"))
+    if here * nodes != ranks:
+        found = f"{here} ranks on this one, {ranks} on all {nodes}"
+        raise InputError(Fault("nodes", found, "the same number on each", "--cpu N, or GPUs that are visible, have to be alike."))
     if device == "cpu":
         dist.init_process_group("gloo")
         return torch.device("cpu")

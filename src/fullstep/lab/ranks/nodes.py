@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -19,8 +18,8 @@ PORT = 29_517
 """at which nodes find each other, where nothing else is said: none of torchrun's own"""
 _LOCAL = ("LOCAL_RANK", "SLURM_LOCALID")
 """the place of this process among those of its node, by torchrun and by srun"""
-_WITHOUT_ADDRESS = "OMPI_COMM_WORLD_SIZE"
-_ASK_SECONDS = 10
+_MANY = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
+"""how many processes others started (mpirun, launchers of one process a GPU), of which each would measure by itself"""
 _REMEDY = "--nodes N --node-rank R --rendezvous HOST:PORT on every node say it by hand; --nodes 1 is this machine alone."
 _ENDPOINT = re.compile(r"(?P<host>[A-Za-z0-9.:_-]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})\Z")
 
@@ -53,10 +52,7 @@ class Nodes(NamedTuple):
 ONE_NODE = Nodes()
 
 
-def nodes_of(
-    count: int | None, rank: int | None, rendezvous: str | None,
-    environment: Mapping[str, str] = os.environ, first_host: Callable[[str], str] | None = None,
-) -> Nodes:  # fmt: skip
+def nodes_of(number: int | None, rank: int | None, rendezvous: str | None, environment: Mapping[str, str] = os.environ) -> Nodes:
     """What was stated; where that is not all, what the launcher says that started this process.
 
     >>> nodes_of(None, None, None, {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE_IPS": "10.0.0.1\\n10.0.0.2"})
@@ -65,28 +61,29 @@ def nodes_of(
     Nodes(total=2, rank=1, host='10.0.0.1', port=4000, begins=True)
 
     Args:
-        count: of nodes; None: those that a launcher tells of, else one
+        number: of nodes; None: those that a launcher tells of, else one
         rank: of this node; None: as the launcher says
         rendezvous: host and port of the first node; None: as the launcher says
         environment: of this process
-        first_host: the first of Slurm's list of hosts; None: by ``scontrol``
 
     Raises:
         InputError: they contradict each other, or something is missing
     """
-    _require(count, rank, rendezvous)
-    told = _told(environment, first_host or _first_of_slurm)
-    if count == 1 or (count is None and told is None):
-        _refuse_many(count, environment)
-        return Nodes(begins=count == 1 or _begins(environment))
+    _require(number, rank, rendezvous)
+    begins = all(environment.get(name, "0") == "0" for name in _LOCAL)
+    if number == 1:
+        return Nodes(begins=begins)
     stated = None if rendezvous is None else _endpoint(rendezvous)
-    if told is None or (count is not None and told.total != count):
-        if stated is None or rank is None or count is None:
-            found = "no launcher tells of nodes" if told is None else f"{count}; the launcher tells of {told.total}"
-            raise InputError(Fault("--nodes", found, "--node-rank and --rendezvous beside it", _REMEDY))
-        told = Nodes(count)
+    if number is not None and rank is not None and stated is not None:
+        return Nodes(number, rank, *stated, begins)
+    told = _told(environment)
+    if number is not None and (told is None or told.total != number):
+        found = "no launcher tells of nodes" if told is None else f"{number}; the launcher tells of {told.total}"
+        raise InputError(Fault("--nodes", found, "--node-rank and --rendezvous beside it", _REMEDY))
+    if told is None:
+        return Nodes(begins=begins)
     host, port = stated or (told.host, told.port)
-    return Nodes(told.total, told.rank if rank is None else rank, host, port, _begins(environment))
+    return Nodes(told.total, told.rank if rank is None else rank, host, port, begins)
 
 
 def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
@@ -118,19 +115,24 @@ def _endpoint(text: str) -> tuple[str, int]:
     return found["host"].strip("[]"), int(found["port"])
 
 
-def _told(environment: Mapping[str, str], first_host: Callable[[str], str]) -> Nodes | None:
+def _told(environment: Mapping[str, str]) -> Nodes | None:
     """By the launcher nearest to this process; None: none, or one node."""
-    for count, read in (
-        ("GROUP_WORLD_SIZE", _by_torchrun), ("SLURM_STEP_NUM_NODES", lambda seen: _by_slurm(seen, first_host)),
-        ("SKYPILOT_NUM_NODES", _by_skypilot), ("DSTACK_NODES_NUM", _by_dstack),
-    ):  # fmt: skip
-        if count in environment:
+    for name, read in _LAUNCHERS.items():
+        if name in environment:
             try:
-                nodes = int(environment[count])
-                return read(environment)._replace(total=nodes) if nodes > 1 else None
+                total = int(environment[name])
+                found = read(environment)._replace(total=total) if total > 1 else None
+                if found is not None and not (0 <= found.rank < total and found.host):
+                    raise ValueError(f"node {found.rank} of {total}, the first of which is at {found.host!r}")
             except (KeyError, ValueError, IndexError) as error:
                 missing = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-                raise InputError(Fault(count, f'"{environment[count][:20]}", and {missing}', "what its launcher sets", _REMEDY)) from None
+                raise InputError(Fault(name, f'"{environment[name][:20]}", and {missing}', "what its launcher sets", _REMEDY)) from None
+            return found
+    for name in _MANY:
+        many = environment.get(name, "")
+        if many.isdecimal() and int(many) > 1:
+            found_words = f"one of {many} processes, of a launcher that does not say where the first node is"
+            raise InputError(Fault(name, found_words, "one process on each node", _REMEDY))
     return None
 
 
@@ -139,10 +141,19 @@ def _by_torchrun(seen: Mapping[str, str]) -> Nodes:
     return Nodes(rank=int(seen["GROUP_RANK"]), host=seen["MASTER_ADDR"], port=_next_port(int(seen["MASTER_PORT"])))
 
 
-def _by_slurm(seen: Mapping[str, str], first_host: Callable[[str], str]) -> Nodes:
+def _by_slurm(seen: Mapping[str, str]) -> Nodes:
     """Steps of one user may share a node: a port for each job and step."""
     job, step = int(seen.get("SLURM_JOB_ID", "0")), int(seen.get("SLURM_STEP_ID", "0"))
-    return Nodes(rank=int(seen["SLURM_NODEID"]), host=first_host(seen["SLURM_STEP_NODELIST"]), port=20_000 + (job + step) % 10_000)
+    return Nodes(rank=int(seen["SLURM_NODEID"]), host=_first_of(seen["SLURM_STEP_NODELIST"]), port=20_000 + (job + step) % 10_000)
+
+
+def _first_of(hosts: str) -> str:
+    """Of Slurm's list of hosts.
+
+    >>> _first_of("node[003-005,8],other"), _first_of("a,b"), _first_of("rack[1-2]n[7,9].example")
+    ('node003', 'a', 'rack1n7.example')
+    """
+    return re.sub(r"\[(\w+)[^\]]*\]", r"\1", re.split(r",(?![^\[]*\])", hosts)[0])
 
 
 def _by_skypilot(seen: Mapping[str, str]) -> Nodes:
@@ -157,23 +168,7 @@ def _next_port(port: int) -> int:
     return port + 1 if port < 2**16 - 1 else port - 1
 
 
-def _begins(environment: Mapping[str, str]) -> bool:
-    return all(environment.get(name, "0") == "0" for name in _LOCAL)
-
-
-def _refuse_many(count: int | None, environment: Mapping[str, str]) -> None:
-    """A launcher that started many processes and does not say where the first one is."""
-    many = environment.get(_WITHOUT_ADDRESS, "")
-    if count is None and many.isdecimal() and int(many) > 1:
-        raise InputError(Fault(_WITHOUT_ADDRESS, f"one of {many} processes of mpirun", "one process on each node", _REMEDY))
-
-
-def _first_of_slurm(hosts: str) -> str:
-    """Of a list like ``node[3-5,8]``."""
-    if re.fullmatch(r"[A-Za-z0-9._-]+", hosts):
-        return hosts
-    try:
-        done = subprocess.run(["scontrol", "show", "hostnames", hosts], capture_output=True, text=True, check=True, timeout=_ASK_SECONDS)
-        return done.stdout.split()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        raise ValueError("scontrol does not tell the first of its hosts") from None
+_LAUNCHERS: Mapping[str, Callable[[Mapping[str, str]], Nodes]] = {
+    "GROUP_WORLD_SIZE": _by_torchrun, "SLURM_STEP_NUM_NODES": _by_slurm, "SKYPILOT_NUM_NODES": _by_skypilot, "DSTACK_NODES_NUM": _by_dstack,
+}  # fmt: skip
+"""the variable that says how many nodes there are, and how the others are read"""

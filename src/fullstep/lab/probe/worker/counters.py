@@ -1,4 +1,4 @@
-"""What a real device's allocator gave out in each stretch of a step."""
+"""What an allocator gave out in each stretch of a step. Needs torch alone: a training that is watched loads this file by itself."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-
-from fullstep.lab.probe.worker.device import DeviceMemory
 
 _MARK = "fullstep stretch "
 _TENSORS = "fullstep tensors "
@@ -89,44 +87,6 @@ class Counter(ABC):
         """All of them."""
 
 
-class CudaCounter(Counter):
-    """The caching allocator's own statistics, kept when memory is asked for, so that nothing has to wait for the GPU; and the driver's.
-
-    Args:
-        device: of this rank
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._used = device, DeviceMemory(device)
-        self._ended: list[Stretch] = []
-        self._under_way: tuple[int, int, str] | None = None
-
-    @property
-    def ended(self) -> Sequence[Stretch]:
-        return self._ended
-
-    def start(self) -> None:
-        torch.cuda.reset_peak_memory_stats(self._device)
-        self._used.start()
-
-    def _begin(self, step: int, micro_batch: int, phase: str) -> None:
-        self._close()
-        self._under_way = step, micro_batch, phase
-
-    def _end(self) -> list[Stretch]:
-        self._close()
-        self._used.stop()
-        return self._ended
-
-    def _close(self) -> None:
-        """The stretch that goes on."""
-        used = self._used.most_used_bytes()
-        if self._under_way is not None:
-            allocated = torch.cuda.max_memory_allocated(self._device), torch.cuda.memory_allocated(self._device)
-            self._ended.append(Stretch(*self._under_way, *allocated, torch.cuda.max_memory_reserved(self._device), used))
-        torch.cuda.reset_peak_memory_stats(self._device)
-
-
 class ProcessorCounter(Counter):
     """The events of torch's allocator of host memory (``[memory]`` of torch.profiler), added up.
 
@@ -141,6 +101,7 @@ class ProcessorCounter(Counter):
         self._profile: Any = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
 
     def start(self) -> None:
+        gc.collect()  # what was there before is released before
         self._profile.start()
 
     def take_model(self, model: nn.Module) -> None:
@@ -212,8 +173,3 @@ def _bucket_bytes(model: DistributedDataParallel) -> int:
     about = model._get_ddp_logging_data()
     sizes = str(about.get("rebuilt_bucket_sizes") or about.get("bucket_sizes") or "")
     return sum(int(size) for size in sizes.split(",") if size.strip())
-
-
-def counter_of(device: torch.device) -> Counter:
-    """The one that fits the device."""
-    return CudaCounter(device) if device.type == "cuda" else ProcessorCounter()

@@ -14,7 +14,8 @@ import torch.distributed as dist
 from fullstep.job import settings_of, worksheet_from_mapping
 from fullstep.lab.probe.known import Known, known_path
 from fullstep.lab.probe.task import COUNTED, Record, Task
-from fullstep.lab.probe.worker.counters import Counter, Stretch, counter_of, live_bytes
+from fullstep.lab.probe.worker.counters import Counter, ProcessorCounter, Stretch, live_bytes
+from fullstep.lab.probe.worker.gpu import CudaCounter
 from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, observe_ends, unlimited, what_ran_out
 from fullstep.lab.probe.worker.overlap import profiled_steps
 from fullstep.lab.probe.worker.steps import Steps
@@ -69,7 +70,7 @@ class _Rank:
 
     def __init__(self, task: Task, device: torch.device, say: Say) -> None:
         self.device, self.say = device, say
-        self.counter: Counter = counter_of(device)
+        self.counter: Counter = CudaCounter(device) if device.type == "cuda" else ProcessorCounter()
         self.known = Known(known_path(task.records, dist.get_rank()))
         self._told = 0
 
