@@ -1,4 +1,4 @@
-"""The links between this machine's ranks: what was measured, and beside it what the network model assumes of the same ranks."""
+"""Links between ranks, of this machine or of several nodes: what was measured, and what the network model assumes of the same ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.ledger.link import LINK_COLLECTIVES, AssumedLink, LinkCollective, MeasuredLink, bus_factor, fitted
 from fullstep.physics.network.collective import Collective
 from fullstep.physics.network.cost import collective_seconds
-from fullstep.physics.network.fabric import GBIT_BYTES, Fabric
+from fullstep.physics.network.fabric import Fabric
+from fullstep.quantities import GBIT_BYTES
 
 Progress = Callable[[str], None]
 ITERATIONS = 20
@@ -72,7 +73,7 @@ def link(
         found = f"found {cpu}" if cpu is not None else "torch sees one GPU here"
         remedy = "" if cpu is not None else "--cpu 2 measures two ranks on processors."
         raise InputError(Fault("fullstep link" if cpu is None else "--cpu", found, "at least 2: a link has two ends", remedy))
-    sizes = sizes_of(device, ranks * nodes.total, sizes_bytes, max_bytes)
+    sizes = sizes_of(device, ranks, sizes_bytes, max_bytes, nodes.total)
     wanted = Wanted(
         device=device, ranks=ranks, sizes_bytes=sizes, iterations=iterations, silent_seconds=silent_seconds,
         notes=notes_of(device, ranks, nodes.total), versions=versions, nodes=nodes,

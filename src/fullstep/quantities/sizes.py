@@ -7,6 +7,7 @@ import re
 MIB = 2**20
 GIB = 2**30
 GB = 10**9
+GBIT_BYTES = 1e9 / 8
 
 _UNIT_BYTES = {
     "B": 1,

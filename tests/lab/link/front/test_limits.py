@@ -33,6 +33,16 @@ def test_sizes_that_make_no_sense(sizes: list[int] | None, largest: int | None, 
         sizes_of("cpu", 4, sizes, largest)
 
 
+def test_a_node_holds_the_buffers_of_its_own_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 ranks with 2 buffers of 8 GiB are 32 GiB, on each of 4 nodes; words are counted for the ranks of all."""
+    monkeypatch.setattr(limits, "host_memory_bytes", lambda: 2**35)
+    assert sizes_of("cpu", 2, [2**33], None, 4) == (2**33,)
+    with pytest.raises(InputError, match="on each of 3 ranks of a node"):
+        sizes_of("cpu", 3, [2**33], None, 4)
+    with pytest.raises(InputError, match="for each of 8 ranks"):
+        sizes_of("cpu", 2, [31], None, 4)
+
+
 def test_a_job_of_several_nodes_is_told_how_many_were_measured() -> None:
     assert any("this job has 4 nodes" in note for note in notes_of("cuda", 8, 1, {"SLURM_JOB_NUM_NODES": "4"}))
     assert not any("this job" in note for note in notes_of("cuda", 8, 1, {"SLURM_JOB_NUM_NODES": "1"}))
@@ -43,7 +53,9 @@ def test_a_job_of_several_nodes_is_told_how_many_were_measured() -> None:
 def test_cores_that_are_shared_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(limits.os, "getloadavg", lambda: (1.5, 0.0, 0.0), raising=False)
-    assert {"4 ranks on 2 cores take turns: times are those of waiting as well",
-            "in the minute before, other programs kept 1.5 of 2 cores busy on average or waited for them"} < set(notes_of("cpu", 4, 1, {}))
+    assert {
+        "4 ranks on 2 cores take turns: times are those of waiting as well",
+        "in the minute before, other programs kept 1.5 of 2 cores busy on average or waited for them",
+    } < set(notes_of("cpu", 4, 1, {}))
     monkeypatch.setattr(limits.os, "getloadavg", lambda: (0.1, 0.0, 0.0), raising=False)
     assert not any("cores take turns" in note or "busy" in note for note in notes_of("cpu", 2, 1, {}))

@@ -44,7 +44,7 @@ def notes_of(device: str, ranks: int, nodes: int = 1, environment: Mapping[str, 
     return tuple(notes)
 
 
-def sizes_of(device: str, ranks: int, sizes_bytes: Sequence[int] | None, max_bytes: int | None) -> tuple[int, ...]:
+def sizes_of(device: str, ranks: int, sizes_bytes: Sequence[int] | None, max_bytes: int | None, nodes: int = 1) -> tuple[int, ...]:
     """Message sizes, the smallest first: those that are asked for, or 4 KiB and four times as much again and again up to the largest.
 
     Each is rounded down to whole float32 for every rank.
@@ -56,21 +56,22 @@ def sizes_of(device: str, ranks: int, sizes_bytes: Sequence[int] | None, max_byt
 
     Args:
         device: cpu or cuda
-        ranks: that take part
+        ranks: on this node, and on each other one
         sizes_bytes: asked for
         max_bytes: the largest, where sizes are not asked for
+        nodes: that take part
 
     Raises:
         InputError: fewer bytes than ranks have words, or more than this machine has
     """
-    grain = WORD_BYTES * ranks
+    grain = WORD_BYTES * ranks * nodes
     flag = "--sizes" if sizes_bytes is not None else "--max-bytes"
     asked = list(sizes_bytes) if sizes_bytes is not None else _grown(max_bytes or LARGEST_BYTES[device])
     if min(asked) < grain:
-        raise InputError(Fault(flag, f"found {min(asked):,} bytes", f"at least {grain}, one float32 for each of {ranks} ranks"))
+        raise InputError(Fault(flag, f"found {min(asked):,} bytes", f"at least {grain}, one float32 for each of {ranks * nodes} ranks"))
     host = host_memory_bytes()
     if device == "cpu" and host is not None and _BUFFERS * ranks * max(asked) > host:
-        found = f"{_BUFFERS} buffers of {format_binary(max(asked))} on each of {ranks} ranks"
+        found = f"{_BUFFERS} buffers of {format_binary(max(asked))} on each of {ranks} ranks{' of a node' if nodes > 1 else ''}"
         raise InputError(Fault(flag, found, f"what fits into {format_binary(host)} of host memory"))
     return tuple(sorted({size // grain * grain for size in asked}))
 
