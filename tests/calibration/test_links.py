@@ -53,6 +53,7 @@ def test_the_card_and_the_gpus_of_a_node_have_to_be_alike() -> None:
         (link_by_hand(), {"gpu": "H100-SXM"}, "the worksheet has one GPU"),
         (link_by_hand(), {"gpus": 8}, "the worksheet names none"),
         (link_by_hand(), {"gpu": "H100-SXM", "gpus": 8, "link": "pcie_host"}, "by nvswitch, not by pcie_host"),
+        (link_by_hand(**BETWEEN, network_gbit_s=400.0), {**TWO_NODES, "link": "pcie_host"}, "by nvswitch, not by pcie_host"),
         (link_by_hand(**BETWEEN), {}, "it ran on 2 nodes, not on 1"),
         (link_by_hand(**BETWEEN), {**TWO_NODES, "nodes": 4}, "it ran on 2 nodes, not on 4"),
         (link_by_hand(**BETWEEN), {"gpu": "H100-SXM", "gpus": 8, "nodes": 2}, "does not state machine.network_gbit_s"),
@@ -75,6 +76,12 @@ def test_inside_and_between_each_has_its_record_and_the_newest_counts() -> None:
     assert [name for name, _ in found.used] == ["new.json", "between.json"]
     assert found.refused == (("old.json", "new.json is newer, of the same links"),)
     assert {(each.nodes, each.bytes_per_second, each.line_gbit_s) for each in found.lines} == {(1, 300e9, None), (2, 40e9, 400.0)}
+
+
+def test_nodes_of_one_gpu_have_no_link_inside() -> None:
+    one = {"gpu": "H100-SXM", "gpus": 1, "nodes": 2, "network_gbit_s": 400, "link": "pcie_host"}
+    found = LinkShelf([("a.json", link_by_hand(ranks=2, nodes=2, rate=40e9, network_gbit_s=400.0))], None).of(job(**one))
+    assert found.used == (("a.json", "links between 2 nodes of 1 x H100-SXM"),)
 
 
 def test_quartiles_stand_beside_the_line() -> None:

@@ -11,13 +11,12 @@ from fullstep.hardware.measured_line import MeasuredLine
 from fullstep.job import Job
 from fullstep.job.job import Machine
 from fullstep.ledger.link import LINK_COLLECTIVES, LinkFit, MeasuredLink
-from fullstep.quantities import Bounds
+from fullstep.quantities import GBIT_BYTES, Bounds
 
 NamedLink = tuple[str, MeasuredLink]
 """a record of links, with the name of its file"""
 _FLAT_RINGS = ("all_gather", "reduce_scatter")
 """of which a node cannot send more than its line carries; all-reduces that switches add up send less than they count"""
-_GBIT_BYTES = 1e9 / 8
 
 
 class Linked(NamedTuple):
@@ -91,10 +90,10 @@ class LinkShelf:
             return f"it ran on {cards[0].key}, not on {machine.card.key}"
         if per_node != machine.gpus:
             return f"it ran on {per_node} GPUs a node, not on {machine.gpus}"
-        if link.nodes > 1:
-            return self._why_not_between(link, machine)
         usual = default_node(cards[0], per_node).link
-        return "" if usual == machine.link else f"it ran on GPUs joined as such usually are, by {usual}, not by {machine.link}"
+        if per_node > 1 and usual != machine.link:
+            return f"it ran on GPUs joined as such usually are, by {usual}, not by {machine.link}"
+        return self._why_not_between(link, machine) if link.nodes > 1 else ""
 
     def _why_not_between(self, link: MeasuredLink, machine: Machine) -> str:
         if link.nodes != machine.nodes:
@@ -106,7 +105,7 @@ class LinkShelf:
             return f"it does not say its line rate (fullstep link --network-gbit-s), so that it is not taken for {line:g} Gbit/s"
         if link.network_gbit_s not in (None, line):
             return f"it ran on a network of {link.network_gbit_s:g} Gbit/s a node, not of {line:g}"
-        rates = [fit.bytes_per_second / _GBIT_BYTES for name in _FLAT_RINGS if (fit := link.fit(name)) is not None]
+        rates = [fit.bytes_per_second / GBIT_BYTES for name in _FLAT_RINGS if (fit := link.fit(name)) is not None]
         if rates and max(rates) > line:
             return f"its nodes sent {max(rates):,.0f} Gbit/s, more than the worksheet's network of {line:g} carries"
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log
 from typing import NamedTuple
 
-from fullstep.quantities import Bounds
+from fullstep.quantities import GBIT_BYTES, Bounds
 
 
 class MeasuredLine(NamedTuple):
@@ -31,7 +31,7 @@ class MeasuredLine(NamedTuple):
     @property
     def achieved_share(self) -> float | None:
         """Of the network's line rate, that the ranks of a node sent together; None: no network was passed."""
-        return None if self.line_gbit_s is None else self.bytes_per_second / (self.line_gbit_s * 1e9 / 8)
+        return None if self.line_gbit_s is None else self.bytes_per_second / (self.line_gbit_s * GBIT_BYTES)
 
     def seconds(self, sent_bytes: float, steps_share: float = 1.0, rate_share: float = 1.0) -> Bounds:
         """Of a call [s]: ``(share of steps * latency + sent / (share of rate * B)) * what was measured over the line at that size``.

@@ -12,7 +12,8 @@ from fullstep.hardware import Link, Node, find_card
 from fullstep.hardware.links import Network
 from fullstep.physics.network.collective import Collective, Kind, ring_bytes
 from fullstep.physics.network.cost import collective_seconds
-from fullstep.physics.network.fabric import GBIT_BYTES, Fabric
+from fullstep.physics.network.fabric import Fabric
+from fullstep.quantities import GBIT_BYTES
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 

@@ -13,9 +13,9 @@ from fullstep.job import Job
 from fullstep.physics.network.collective import Collective
 from fullstep.physics.network.cost import collective_seconds
 from fullstep.physics.network.exposure import PhaseSeconds, Talk, exposed_seconds, hidden_behind, slowest_of, waits
-from fullstep.physics.network.fabric import GBIT_BYTES, Fabric, fabric_of
+from fullstep.physics.network.fabric import Fabric, fabric_of
 from fullstep.physics.network.traffic import step_collectives
-from fullstep.quantities import Bounds
+from fullstep.quantities import GBIT_BYTES, Bounds
 
 Make = Callable[..., Job]
 

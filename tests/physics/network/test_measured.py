@@ -7,8 +7,8 @@ import pytest
 from fullstep.hardware.measured_line import MeasuredLine
 from fullstep.physics.network.collective import Collective
 from fullstep.physics.network.cost import collective_seconds
-from fullstep.physics.network.fabric import GBIT_BYTES, Fabric, measured_share
-from fullstep.quantities import Bounds
+from fullstep.physics.network.fabric import Fabric, measured_share
+from fullstep.quantities import GBIT_BYTES, Bounds
 
 PLAIN = Fabric("nvswitch", "Ampere", 300e9, "rdma", "rdma", 400 * GBIT_BYTES, 8, nodes=2)
 AS_THE_LINE = ((1e3, Bounds.exact(1.0)), (1e9, Bounds.exact(1.0)))

@@ -9,13 +9,14 @@ import pytest
 from fullstep.job import Job
 from fullstep.physics.network.collective import sent_bytes_per_gpu_per_step
 from fullstep.physics.network.exposure import PhaseSeconds, exposed_seconds
-from fullstep.physics.network.fabric import GBIT_BYTES, fabric_of
+from fullstep.physics.network.fabric import fabric_of
 from fullstep.physics.network.required import (
     allowed_seconds,
     required_from_measurement,
     required_network,
 )
 from fullstep.physics.network.traffic import step_collectives
+from fullstep.quantities import GBIT_BYTES
 
 Make = Callable[..., Job]
 STEP = 16_384 / 5_762

@@ -10,11 +10,10 @@ from fullstep.hardware.links import Network, Protocol, achieved_in_switch, achie
 from fullstep.hardware.measured_line import MeasuredLine
 from fullstep.job import Job
 from fullstep.physics.network.collective import Collective, ring_bytes
-from fullstep.quantities import Bounds
+from fullstep.quantities import GBIT_BYTES, Bounds
 
 End = Literal[0, 1, 2]
 """of bounds on a time: low, likely, high"""
-GBIT_BYTES = 1e9 / 8
 
 
 class Fabric(NamedTuple):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from fullstep.physics.network.collective import Collective, sent_bytes
 from fullstep.physics.network.exposure import PhaseSeconds, added_at, talks
-from fullstep.physics.network.fabric import GBIT_BYTES, Fabric
-from fullstep.quantities import Bounds
+from fullstep.physics.network.fabric import Fabric
+from fullstep.quantities import GBIT_BYTES, Bounds
 
 EXPOSED_SHARE = 0.10
 """of the step's time, that communication may take by default"""

@@ -14,8 +14,9 @@ import pytest
 from fullstep.job import Job
 from fullstep.physics.network.collective import Collective, Kind
 from fullstep.physics.network.cost import collective_seconds
-from fullstep.physics.network.fabric import GBIT_BYTES, Fabric
+from fullstep.physics.network.fabric import Fabric
 from fullstep.physics.network.traffic import step_collectives
+from fullstep.quantities import GBIT_BYTES
 
 ROUNDS, RUNS = 3, 6
 WITHIN = 0.15
