@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -87,16 +88,26 @@ def _require_sound(link: MeasuredLink, record: dict[str, Any], origin: str) -> N
         fit = link.fit(name) if name in LINK_COLLECTIVES else None
         come_to = {"sizes": [sample.figures for sample in link.of(str(name))], "fit": None if fit is None else fit._asdict()}
         for key, value in come_to.items():
-            if not _alike(value, each.get(key)):
+            if not alike(value, each.get(key), _RELATIVE):
                 where = f"{origin}: summary, {key} of {describe(name)}"
                 raise InputError(Fault(where, "other figures than its samples come to", "those of its samples", CHANGED))
 
 
-def _alike(one: Any, other: Any) -> bool:
+def alike(one: Any, other: Any, tolerance: float) -> bool:
+    """The same figures, under the same names and in the same order.
+
+    >>> alike({"low": 1.0, "sizes": [2, None]}, {"low": 1.001, "sizes": [2, None]}, 0.01), alike({"low": 1.0}, {}, 0.01)
+    (True, False)
+
+    Args:
+        one: table, list, number or anything else
+        other: likewise
+        tolerance: of numbers, relative to the larger one
+    """
     if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(_alike(one[name], other[name]) for name in one)
+        return isinstance(other, dict) and one.keys() == other.keys() and all(alike(one[name], other[name], tolerance) for name in one)
     if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(map(_alike, one, other))
-    if isinstance(one, (int, float)) and type(other) in (int, float):
-        return bool(abs(one - other) <= _RELATIVE * max(abs(one), abs(other)))
+        return isinstance(other, list) and len(one) == len(other) and all(alike(*pair, tolerance) for pair in zip(one, other, strict=True))
+    if type(one) in (int, float) and type(other) in (int, float):
+        return math.isclose(one, other, rel_tol=tolerance)
     return bool(one == other)

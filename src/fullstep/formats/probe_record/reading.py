@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from fullstep.errors import Fault, InputError, KeyTwiceError, unique_keys
 from fullstep.formats.probe_record.forms import Mismatch
-from fullstep.formats.probe_record.link_reading import CHANGED, link_from_record, require_digest
+from fullstep.formats.probe_record.link_reading import CHANGED, alike, link_from_record, require_digest
 from fullstep.formats.probe_record.link_schema import LINK_KIND, LINK_SCHEMA
 from fullstep.formats.probe_record.schema import KIND, RECORD, SCHEMA
 from fullstep.formats.probe_record.writing import LARGEST_BYTES, summary_of
@@ -17,7 +16,7 @@ from fullstep.ledger.link import MeasuredLink
 from fullstep.ledger.probe import OutOfMemory, Overlap, Probe, ProbedRank, StepSample, Stretch
 
 _ANOTHER = "Is this a record of fullstep probe or fullstep link?"
-_ALIKE = 1e-9
+_RELATIVE = 1e-9
 """relative, of derived figures: the order of a sum may differ"""
 
 
@@ -108,17 +107,9 @@ def _require_sound(probe: Probe, record: dict[str, Any], origin: str) -> None:
         found = "a rank twice on the same device, or one beyond world_size"
         raise InputError(Fault(f"{origin}: ranks", found, f"each of 0 to {probe.world_size - 1}, at most once for each of its devices"))
     for name, value in summary_of(probe).items():
-        if not _alike(value, record["summary"][name]):
+        if not alike(value, record["summary"][name], _RELATIVE):
             found, allowed = describe(record["summary"][name]), f"{_said(value)}, as its samples come to"
             raise InputError(Fault(f"{origin}: summary.{name}", found, allowed, CHANGED))
-
-
-def _alike(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(_alike(one[name], other[name]) for name in one)
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return math.isclose(one, other, rel_tol=_ALIKE)
-    return bool(one == other)
 
 
 def _said(value: Any) -> str:
