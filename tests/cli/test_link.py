@@ -45,16 +45,37 @@ def test_all_faults_are_told_together(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """In text and beside JSON, whose record is the same; where it cannot be kept the report stands nonetheless."""
+    """In text and beside JSON, whose record is the same; where it can be kept no longer the report stands nonetheless."""
     monkeypatch.setattr(linked, "link", lambda **_: Linked(MEASURED, (), "nothing is known"))
     assert main(["link", "--cpu", "2", "--evidence", str(tmp_path / "kept"), "--json"]) == 0
     captured = capsys.readouterr()
     (path,) = (tmp_path / "kept").iterdir()
     assert f"the record is {path}" in captured.err and json.loads(path.read_text()) == json.loads(captured.out)
     assert read_any(str(path)).link == MEASURED
-    assert main(["link", "--cpu", "2", "--evidence", str(path)]) == 0
+    later = tmp_path / "later"
+
+    def link(**_: Any) -> Linked:
+        later.write_text("a file has taken its name")
+        return Linked(MEASURED, (), "nothing is known")
+
+    monkeypatch.setattr(linked, "link", link)
+    assert main(["link", "--cpu", "2", "--evidence", str(later)]) == 0
     captured = capsys.readouterr()
     assert "2 ranks on 2 cores, gloo" in captured.out and "the storage says" in captured.err
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the node that writes the record; the others need no such folder."""
+    monkeypatch.setattr(linked, "link", lambda **_: None)
+    (tmp_path / "file").touch()
+    words = ["link", "--cpu", "2", "--evidence", str(tmp_path / "file" / "kept")]
+    assert main(words) == 2
+    assert f'--evidence: "{tmp_path / "file" / "kept"}": {tmp_path / "file"} is no folder that can be written' in capsys.readouterr().err
+    for name in ("nosuch://x", "x" * 300, " ", "a\0b"):
+        assert main([*words[:-1], name]) == 2
+    assert main([*words, "--nodes", "2", "--node-rank", "1", "--rendezvous", "10.0.0.1:4000"]) == 0
 
 
 def test_what_is_handed_on_and_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,12 @@ def test_a_fault(options: tuple[str, ...], said: str, capsys: pytest.CaptureFixt
     assert said in capsys.readouterr().err
 
 
+def test_a_command_is_not_run_where_its_record_cannot_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", "--evidence", "/dev/null", "--", "touch", str(tmp_path / "ran")]) == 2
+    assert '--evidence: "/dev/null": /dev/null is no folder that can be written' in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "meant"),
     [

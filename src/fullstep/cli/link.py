@@ -1,4 +1,4 @@
-"""Times all-reduce, all-gather, reduce-scatter and sends between real ranks of this machine, by message size. Needs the extra lab."""
+"""Times all-reduce, all-gather, reduce-scatter and sends between real ranks, of one node or more, by message size. Needs the extra lab."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_OK
 from fullstep.cli.node_arguments import add_node_arguments, nodes_from, told_elsewhere
+from fullstep.cli.places import fault_of_place
 from fullstep.errors import Fault, InputError
 from fullstep.quantities import SizeError, parse_size_bytes
 
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--iterations", metavar="N", type=int, default=20, help="timed calls of each size (20)")
     parser.add_argument("--silent-seconds", metavar="N", type=float, default=600.0, help="a rank that says nothing for so long hangs (600)")
     parser.add_argument("--network-gbit-s", metavar="X", type=float, help="line rate between nodes, for what the model assumes of them")
-    parser.add_argument("--evidence", metavar="DIR_OR_URL", help="keep the record there, for estimate and plan")
+    parser.add_argument("--evidence", metavar="DIR_OR_URL", default="", help="keep the record there, for estimate and plan")
     parser.add_argument("--json", action="store_true", help="one JSON object with every call's seconds instead of text")
     add_node_arguments(parser, number=True)
 
@@ -39,16 +40,14 @@ def run(arguments: argparse.Namespace) -> int:
         faults.append(Fault("--silent-seconds", f"found {arguments.silent_seconds:g}", "more than 0"))
     if faults:
         raise InputError(*faults)
-    if arguments.evidence is not None:
-        from fullstep.formats.probe_record.places import folder_at  # noqa: PLC0415
-
-        folder_at(arguments.evidence)  # that it can be reached is known before minutes are measured
     from fullstep.api.linked import link  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
     nodes = nodes_from(arguments)
     if not nodes.begins:
         return EXIT_OK
+    if nodes.rank == 0 and (fault := fault_of_place("--evidence", arguments.evidence)) is not None:
+        raise InputError(fault)  # before minutes are measured
     with progress("measuring links") as say:
         linked = link(
             cpu=arguments.cpu, sizes_bytes=sizes, max_bytes=largest, iterations=arguments.iterations,
@@ -73,7 +72,7 @@ def _size(flag: str, text: str, faults: list[Fault]) -> int:
     return size
 
 
-def _say(linked: Linked, as_json: bool, where: str | None) -> None:
+def _say(linked: Linked, as_json: bool, where: str) -> None:
     """The report; then where the record is, or why it is not kept."""
     from fullstep.formats.probe_record import save_link, sealed  # noqa: PLC0415
     from fullstep.report.link_json import link_as_dict  # noqa: PLC0415
@@ -88,7 +87,7 @@ def _say(linked: Linked, as_json: bool, where: str | None) -> None:
         from fullstep.report.paper import Paper  # noqa: PLC0415
 
         sys.stdout.write(link_text(linked.measured, linked.assumed, linked.assumed_of, Paper.of(sys.stdout)))
-    if where is None:
+    if not where:
         return
     try:
         sys.stderr.write(f"fullstep: the record is {where.rstrip('/')}/{save_link(record, where)}\n")

@@ -4,7 +4,6 @@ Needs the extra lab."""
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_LAB, EXIT_OK
 from fullstep.cli.node_arguments import add_node_arguments, nodes_from, told_elsewhere
+from fullstep.cli.places import fault_of_place
 from fullstep.cli.probe_command import add_command_arguments, keep_record, run_command_probe_cli
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, states_anything, worksheet_from
 from fullstep.errors import Fault, InputError
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     nodes = nodes_from(arguments)
     if not nodes.begins:
         return EXIT_OK
-    _require_places(arguments)
+    _require_places(arguments, nodes.rank == 0)
     if not states_anything(arguments):
         remedy = "For example: fullstep probe job.toml --cpu 1, or: fullstep probe -- python train.py"
         raise InputError(Fault("worksheet", "none is given", "a file, - for standard input, flags, or a command after --", remedy))
@@ -79,21 +79,18 @@ def run(arguments: argparse.Namespace) -> int:
     return _EXITS[probed.probe.outcome]
 
 
-def _require_places(arguments: argparse.Namespace) -> None:
-    """That folders can be made and URLs be reached, as far as that is known before anything runs."""
-    faults = []
-    for option, where in (("--evidence", arguments.evidence), ("--save-to", arguments.save_to)):
-        if "://" in where:
-            from fullstep.formats.probe_record.places import folder_at  # noqa: PLC0415
+def _require_places(arguments: argparse.Namespace, tells: bool) -> None:
+    """That folders can be made and URLs be reached, as far as that is known before anything runs.
 
-            folder_at(where)
-        elif where:
-            there = next(path for path in (Path(where).absolute(), *Path(where).absolute().parents) if path.exists())
-            if not (there.is_dir() and os.access(there, os.W_OK)):
-                faults.append(Fault(option, f'"{where[:80]}": {there} is no folder that can be written', "a folder or a URL"))
-    if fault := _fault_of_weights(arguments.real_weights):
-        faults.append(fault)
-    if faults:
+    Args:
+        arguments: of the command line
+        tells: this node is the one that writes the record
+    """
+    found = (
+        fault_of_place("--evidence", arguments.evidence if tells else ""), fault_of_place("--save-to", arguments.save_to),
+        _fault_of_weights(arguments.real_weights),
+    )  # fmt: skip
+    if faults := [fault for fault in found if fault is not None]:
         raise InputError(*faults)
 
 

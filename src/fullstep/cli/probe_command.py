@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_INPUT, EXIT_LAB, EXIT_OK
+from fullstep.cli.places import fault_of_place
 from fullstep.cli.worksheet_arguments import states_anything
 from fullstep.errors import Fault, InputError
 from fullstep.ledger.probe import Probe
@@ -111,5 +112,7 @@ def _require_command(arguments: argparse.Namespace) -> None:
     stated = [f"--{name.replace('_', '-')}" for name in _OF_WORKSHEETS if getattr(arguments, name, None) not in (None, False, "")]
     if stated:
         faults.append(Fault("command line", f"{', '.join(stated)} with a command after --", "only with a worksheet"))
+    if (fault := fault_of_place("--evidence", arguments.evidence)) is not None:
+        faults.append(fault)
     if faults:
         raise InputError(*faults)
