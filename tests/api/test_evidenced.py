@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from records_by_hand import keep, sheet
 
 from fullstep.api.evidenced import estimate_with_evidence
 from fullstep.cli import main
+from fullstep.formats.probe_record import read_any, save
 from fullstep.formats.probe_record.places import LocalFolder
 from fullstep.job import complete, worksheet_from_mapping
 from fullstep.physics import estimate_memory
@@ -122,3 +124,13 @@ def test_a_record_beside_its_own_estimate(tmp_path: Path, capsys: pytest.Capture
     assert allocated["measured"] == 100 * MIB and allocated["estimated"]["likely"] == own.allocated.likely
     assert main(["evidence", "compare", str(tmp_path / name)]) == 0
     assert "between steps" in capsys.readouterr().out
+
+
+def test_lines_of_a_note_stand_as_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = read_any(str(tmp_path / keep(tmp_path, 100 * MIB, of=sheet()))).probe
+    assert stored is not None
+    name = save(replace(stored, notes=("its output ended with:\nring 0\nring 1",)), str(tmp_path / "noted"))
+    assert main(["evidence", "compare", str(tmp_path / "noted" / name)]) == 0
+    assert "  Program        its output ended with:\n    ring 0\n    ring 1\n" in capsys.readouterr().out
+    text = estimate(capsys, tmp_path, sheet(), "--evidence", str(tmp_path / "noted"))
+    assert "its program: its output ended with:\n    ring 0\n    ring 1\n" in text

@@ -113,6 +113,19 @@ def replace_seconds(sample: LinkSample, seconds: float) -> LinkSample:
     return sample._replace(seconds=(seconds, seconds))
 
 
+def test_what_left_no_record_and_notes_of_several_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a command it is not known how many ranks there were."""
+    nothing = replace(probe_by_hand(), model="gpt2", outcome="rank_died", reason="killed", ranks=())
+    for probe in (replace(nothing, worksheet=None, world_size=1, model="train.py"), nothing, replace(nothing, world_size=1)):
+        save(probe, str(tmp_path))
+    text = run(capsys, "list", str(tmp_path))
+    assert "train.py · no optimizer step was seen" in text
+    assert "· 2 ranks, none left a record" in text and "· 1 rank, which left no record" in text
+    noted = replace(LINK, notes=("NCCL said:\nring 0\x1b[31m\nring 1",))
+    link = save_link(sealed(link_as_dict(noted, (), "", [])), str(tmp_path))
+    assert "  Notes          NCCL said:\n    ring 0\\x1b[31m\n    ring 1\n" in run(capsys, "compare", str(tmp_path / link))
+
+
 def test_validate_says_what_is_wrong_and_returns_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = run(capsys, "validate", str(folder), str(folder / "nowhere"), code=2)
     assert text.count("  ok   ") == 2 and text.count("  BAD  ") == 2 and "2 of 4 are sound records" in text

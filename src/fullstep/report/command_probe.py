@@ -6,15 +6,13 @@ import shlex
 
 from fullstep.ledger.probe import OutOfMemory, Probe, ProbedRank, Stretch, instants_of
 from fullstep.quantities import GIB, MIB
-from fullstep.report.paper import Paper, cut
+from fullstep.report.paper import Paper
 
 _OUTCOMES = {
     "completed": "Measured", "out_of_memory": "OUT OF MEMORY", "rank_died": "A RANK DIED", "hung": "IT HUNG", "stopped": "Stopped",
 }  # fmt: skip
 _INK = {"completed": "green", "out_of_memory": "red", "rank_died": "red", "hung": "red", "stopped": "yellow"}
 _MOST_RANKS = 16
-_MARGIN = 4
-"""signs before a line of output"""
 
 
 def command_probe_text(probe: Probe, paper: Paper) -> str:
@@ -33,8 +31,7 @@ def command_probe_text(probe: Probe, paper: Paper) -> str:
     lines += _memory_lines(probe, paper)
     lines += [line for note in probe.environment.get("busy", ()) for line in paper.entry("Busy", str(note))]
     for note in probe.notes:
-        first, *block = note.split("\n")
-        lines += [*paper.entry("Note", first), *(f"    {cut(each, paper.width - _MARGIN)}" for each in block)]
+        lines += paper.note("Note", note)
     return paper.finish(lines)
 
 

@@ -42,7 +42,7 @@ def used_text(records: Records, paper: Paper) -> str:
         lines += paper.entry("" if lines else "Records", f"{record.name} {verb}: {record.match.why}")
         if record.residuals:
             lines += paper.entry("", "it measured, beside its own estimate: " + ", ".join(map(_residual_words, record.residuals)))
-        lines += [line for note in record.notes for line in paper.entry("", f"its program: {note}")]
+        lines += [line for note in record.notes for line in paper.note("", f"its program: {note}")]
     if not records.used:
         lines += paper.entry("Records", "none of them is of this worksheet or near it")
     return paper.finish([*lines, *unused_lines(records.refused, records.faults, paper)])
@@ -94,7 +94,7 @@ def beside_text(name: str, probe: Probe, lines: Sequence[BesideLine], paper: Pap
             row = _row(f"  {line.what.replace('_', ' ')}", [*cells, percent(line.difference)])
             text.append(row if line.is_inside else paper.ink(f"{row}  outside of {_span(line)}", "red"))
     for number, note in enumerate(probe.notes):
-        text += paper.entry("" if number else "Program", note)
+        text += paper.note("" if number else "Program", note)
     return paper.finish(text)
 
 

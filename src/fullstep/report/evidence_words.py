@@ -23,7 +23,8 @@ def what_ran(record: Probe | MeasuredLink) -> str:
         return f"links of {record.ranks} x {where} · {record.backend} {nodes}"
     devices = ", ".join(dict.fromkeys(rank.device for rank in record.ranks))
     if not devices:
-        return f"{record.model} · {record.world_size} ranks, none left a record"
+        nothing = "1 rank, which left no record" if record.world_size == 1 else f"{record.world_size:,} ranks, none left a record"
+        return f"{record.model} · {'no optimizer step was seen' if record.worksheet is None else nothing}"
     return f"{record.model} · {'' if record.world_size == 1 else f'{record.world_size} x '}{devices}"
 
 

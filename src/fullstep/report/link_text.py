@@ -30,7 +30,7 @@ def link_text(measured: MeasuredLink, assumed: Sequence[AssumedLink], assumed_of
     lines += ["", *_terms(measured, {each.collective: each for each in assumed}, paper)]
     lines += ["", *paper.entry("Assumed of", assumed_of)]
     for number, note in enumerate(measured.notes):
-        lines += paper.entry("" if number else "Notes", note)
+        lines += paper.note("" if number else "Notes", note)
     versions = " · ".join(f"{name} {version}" for name, version in measured.versions.items())
     settings = "".join(f" · {name}={value}" for name, value in measured.settings.items())
     lines += paper.entry("Evidence", f"measured {measured.made} · {versions}{settings}")

@@ -17,6 +17,8 @@ _ASCII = str.maketrans(
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 LEAST_WIDTH = 80
 LABEL_WIDTH = 15
+_MARGIN = 4
+"""signs before a line that stands as it is"""
 
 
 class Paper(NamedTuple):
@@ -82,6 +84,15 @@ class Paper(NamedTuple):
         pieces = self.wrapped(text, room)
         first = f"  {label:<{LABEL_WIDTH}}{pieces[0]}"
         return [first, *(" " * (LABEL_WIDTH + 2) + piece for piece in pieces[1:])]
+
+    def note(self, label: str, text: str) -> list[str]:
+        """An entry whose further lines, such as a program's output, stand as they are below it, cut where they are too long.
+
+        >>> Paper(width=80).note("Note", "it ended with:\\nKilled")
+        ['  Note           it ended with:', '    Killed']
+        """
+        first, *block = text.split("\n")
+        return [*self.entry(label, first), *(" " * _MARGIN + cut(line, self.width - _MARGIN) for line in block)]
 
     @staticmethod
     def wrapped(text: str, room: int) -> list[str]:
