@@ -25,7 +25,7 @@ COMMANDS: dict[str, str] = {
     "probe": "real full steps on real hardware, beside estimate and trace; needs the extra lab",
     "drill": "saves, kills and resumes a training in real processes: does it go on as if nothing happened? needs the extra lab",
     "evidence": "what was measured: lists, compares and validates records of probes",
-    "link": "times collectives between real ranks of this machine by message size; needs the extra lab",
+    "link": "times collectives between real ranks, of one node or several, by message size; needs the extra lab",
     "data": "a data set's lengths of rows, and what padding and packing make of them",
     "export": "launch files of a worksheet for skypilot, dstack, slurm or torchrun",
     "offers": "who rents which machine at what price, seen when; refresh fetches live prices",
