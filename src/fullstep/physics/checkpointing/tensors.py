@@ -38,6 +38,26 @@ def stored_tensors(job: Job) -> tuple[Tensors, ...]:
     return _model(job.shape)
 
 
+def tensors_in_order(shape: ModelShape) -> Iterator[tuple[Linear | None, Tensors]]:
+    """The model's own tensors as its modules follow one another, matrices with the linear that they are of."""
+    words = max(1, shape.vocabulary)
+    yield None, Tensors(words, shape.embedding_parameters, 1)
+    for elements in (shape.position_parameters, shape.embedding_other_parameters):
+        yield None, Tensors(shape.hidden, elements, 1)
+    for block in (shape.blocks[index] for index in shape.layers):
+        for linear in block.linears:
+            yield linear, _matrix(linear)
+            if linear.bias:
+                yield None, Tensors(linear.outputs, linear.copies * linear.outputs, 1)
+        yield from ((None, each) for each in _other_tensors(block))
+    yield None, Tensors(shape.hidden, shape.final_other_parameters, 1)
+    if shape.final_norm is not None:
+        yield from ((None, each) for each in _norm_tensors(shape.final_norm))
+    bias = words if shape.head_bias and shape.head_parameters else 0
+    yield None, Tensors(words, shape.head_parameters - bias, 1)
+    yield None, Tensors(words, bias, 1)
+
+
 def largest_elements(tensors: tuple[Tensors, ...]) -> int:
     """Elements of the largest one."""
     return max((each.elements for each in tensors), default=0)
@@ -120,27 +140,16 @@ def _adapter_tensors(linear: Linear, method: Method) -> Iterator[Tensors]:
 
 @lru_cache(maxsize=256)
 def _model(shape: ModelShape) -> tuple[Tensors, ...]:
-    found = [each for index in shape.layers for each in _block_tensors(shape.blocks[index])]
-    words = max(1, shape.vocabulary)
-    found.append(Tensors(words, shape.embedding_parameters, 1))
-    bias = words if shape.head_bias and shape.head_parameters else 0
-    found.append(Tensors(words, shape.head_parameters - bias, 1))
-    found.append(Tensors(words, bias, 1))
-    others = (shape.position_parameters, shape.embedding_other_parameters, shape.final_other_parameters)
-    found += [Tensors(shape.hidden, elements, 1) for elements in others]
-    if shape.final_norm is not None:
-        found += _norm_tensors(shape.final_norm)
-    return _merged(found)
+    return _merged([each for _, each in tensors_in_order(shape)])
 
 
-def _block_tensors(block: Block) -> Iterator[Tensors]:
-    for linear in block.linears:
-        if linear.stacked:
-            yield Tensors(linear.copies if linear.copies > 1 else linear.outputs, linear.weight_elements, 1)
-        else:
-            yield Tensors(linear.outputs, linear.inputs * linear.outputs, linear.copies)
-        if linear.bias:
-            yield Tensors(linear.outputs, linear.copies * linear.outputs, 1)
+def _matrix(linear: Linear) -> Tensors:
+    if linear.stacked:
+        return Tensors(linear.copies if linear.copies > 1 else linear.outputs, linear.weight_elements, 1)
+    return Tensors(linear.outputs, linear.inputs * linear.outputs, linear.copies)
+
+
+def _other_tensors(block: Block) -> Iterator[Tensors]:
     for norm in block.norms:
         yield from _norm_tensors(norm)
     yield Tensors(block.other_parameters, block.other_parameters, 1)

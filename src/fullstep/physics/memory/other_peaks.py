@@ -6,13 +6,11 @@ from fullstep.job import Job
 from fullstep.ledger import OtherPeaks
 from fullstep.physics.checkpointing.tensors import largest_elements, trained_tensors
 from fullstep.physics.memory.besides import micro_batch_buffer_bytes
+from fullstep.physics.memory.broadcast import broadcast_bytes
 from fullstep.physics.memory.megatron import keeps_gradient_buffers
 from fullstep.physics.memory.scene import Scene
 from fullstep.physics.memory.weights import WeightBytes
 from fullstep.quantities import DTYPE_BYTES
-
-_BROADCAST_BYTES = 250 * 2**20
-"""of DDP's pieces: broadcast_bucket_size"""
 
 
 def other_peaks(whole: Job, job: Job, weights: WeightBytes, scene: Scene) -> OtherPeaks:
@@ -29,14 +27,13 @@ def load_bytes(job: Job, weights: WeightBytes, scene: Scene) -> float:
 
     Whole on every GPU: the stored weights, and beside 4-bit ones the matrix that is being packed. Sharded: the shard and the
     largest unit before it is divided; all of it where a plain script builds the model on the GPU and wraps it then. DDP sends the first
-    rank's values in flat pieces, two at a time, of 250 MiB or of the largest tensor, whichever is more; then it makes its buckets.
+    rank's values in flat pieces (see broadcast_bytes); then it makes its buckets.
 
     Example: Llama-3.1-8B in bfloat16 over eight GPUs: ``2,007,565,312 + 2 * 1,050,677,248`` (shard and root), 3.8 GiB. Under DDP the
     buckets are as large as the weights: 32.1 GB.
 
     Source:
-        torch 2.13, nn/parallel/distributed.py (_sync_module_states, then the reducer; broadcast_bucket_size);
-        csrc/distributed/c10d/comm.cpp (broadcast_coalesced, two in flight)
+        torch 2.13, nn/parallel/distributed.py (_sync_module_states, then the reducer)
     """
     largest = max((linear.inputs * linear.outputs for block in job.shape.blocks for linear in block.linears), default=0)
     if job.layout.divides_parameters:
@@ -46,8 +43,7 @@ def load_bytes(job: Job, weights: WeightBytes, scene: Scene) -> float:
     packed = 2.0 * largest if job.method.is_quantized else 0.0
     if job.layout.strategy != "ddp" or keeps_gradient_buffers(job):
         return scene.weights + packed
-    piece = max(_BROADCAST_BYTES, job.shape.embedding_parameters * DTYPE_BYTES[job.precision.weights])
-    return scene.weights + max(packed, min(scene.weights, 2.0 * piece), scene.gradients)
+    return scene.weights + max(packed, broadcast_bytes(job), scene.gradients)
 
 
 def evaluation_bytes(job: Job, scene: Scene) -> float:
