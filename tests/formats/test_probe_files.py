@@ -83,3 +83,12 @@ def test_a_hostile_worksheet_is_handed_on_and_runs_nothing(tool: str, tmp_path: 
 def test_on_one_node_nothing_has_to_meet(tmp_path: Path) -> None:
     started, _ = run("torchrun", made_of({**SHEET, "machine": {"gpu": "H100-SXM", "gpus": 8}}), tmp_path)
     assert started[0].endswith("probe-records") and "--nodes" not in started[0]
+
+
+@pytest.mark.parametrize("model", ["a/" + "9" * 60, "a/" + "b" * 60])
+def test_names_are_no_longer_than_tools_take(model: str) -> None:
+    """dstack takes 41 letters, with what is named after the run."""
+    config = {"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 2, "num_attention_heads": 32,
+              "vocab_size": 1000}  # fmt: skip
+    made = made_of({**SHEET, "model": {"name": model, "config": config}})
+    assert made.name.endswith("-lora-probe") and len(f"{made.name}-fleet") <= 41

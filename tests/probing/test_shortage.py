@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fullstep.probing import memory as memories
+from fullstep.probing import shortage
 from fullstep.probing.faults import RanOut, ran_out_in
 from fullstep.probing.shortage import Shortages
 
@@ -71,9 +72,16 @@ def test_the_program_goes_on(lines: list[dict[str, Any]]) -> None:
     assert not shortages.noted(ValueError("of its own")) and lines[1:] == [{"survived": True}]
 
 
-def test_nothing_is_told_afterwards(lines: list[dict[str, Any]]) -> None:
-    """The allocator goes on calling whoever was attached once."""
-    shortages = _shortages(lines)
-    shortages.is_over = True
-    shortages.observed(0, 1, 2, 0)
-    assert lines == []
+def test_the_last_one_that_looks_is_told_and_nobody_afterwards(lines: list[dict[str, Any]]) -> None:
+    """The allocator goes on calling what was attached once."""
+    others: list[dict[str, Any]] = []
+    first, second = _shortages(others), _shortages(lines)
+    first.begin()
+    second.begin()
+    try:
+        shortage._pass_on(0, 1, 2, 0)
+    finally:
+        second.end()
+        first.end()
+    shortage._pass_on(0, 1, 2, 0)
+    assert len(lines) == 1 and others == []

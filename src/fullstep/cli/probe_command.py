@@ -109,10 +109,15 @@ def _require_command(arguments: argparse.Namespace) -> None:
         faults.append(Fault("--steps", f"{arguments.steps}", "at least 1, or none of it: to the command's end"))
     if states_anything(arguments):
         faults.append(Fault("command line", "a worksheet, or keys of one, and a command after --", "one of the two"))
-    stated = [f"--{name.replace('_', '-')}" for name in _OF_WORKSHEETS if getattr(arguments, name, None) not in (None, False, "")]
+    stated = [f"--{name.replace('_', '-')}" for name in _OF_WORKSHEETS if not _is_unset(getattr(arguments, name, None))]
     if stated:
         faults.append(Fault("command line", f"{', '.join(stated)} with a command after --", "only with a worksheet"))
     if (fault := fault_of_place("--evidence", arguments.evidence)) is not None:
         faults.append(fault)
     if faults:
         raise InputError(*faults)
+
+
+def _is_unset(value: object) -> bool:
+    """As a parser leaves it; 0 was stated."""
+    return value is None or value is False or value == ""

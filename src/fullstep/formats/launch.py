@@ -140,7 +140,7 @@ def launch_from(
     short = None if probe is not None else measured_command(run, measure, job.step.framework)
     warnings = (_NEEDS_FULLSTEP,) if probe is not None else _warnings(run, short, measure)
     return Launch(
-        name=_name(job) + ("" if probe is None else "-probe"), nodes=machine.nodes, gpus=machine.gpus, card=card.key, vendor=card.vendor,
+        name=_name(job, "" if probe is None else "-probe"), nodes=machine.nodes, gpus=machine.gpus, card=card.key, vendor=card.vendor,
         interruptible=interruptible,
         disk_gb=disk_gb, disk_note=disk_note, checkpoints_gb=checkpoints_gb, checkpoints=checkpoints,
         network_gbit_s=network_gbit_s, host_gib=host_gib, cpu_cores=machine.cpu_cores,
@@ -169,11 +169,11 @@ def _faults(words: Mapping[str, str | None], lines: Mapping[str, str | None], pr
     return faults if price_per_hour is None else faults + _price_faults(price_per_hour)
 
 
-def _name(job: Job) -> str:
-    """The model's last name and the method: letters, digits and single hyphens, a letter first."""
+def _name(job: Job, suffix: str = "") -> str:
+    """The model's last name, the method and what is added: letters, digits and single hyphens, a letter first."""
     model = str(job.worksheet.stated("model.name") or "model").rstrip("/").rpartition("/")[2]
     slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")
-    method = job.method.kind.replace("_", "-")
+    method = job.method.kind.replace("_", "-") + suffix
     slug = slug[: _LONGEST_NAME - len(method) - 2].strip("-") or "model"
     return f"{slug}-{method}" if slug[0].isalpha() else f"m{slug}-{method}"
 

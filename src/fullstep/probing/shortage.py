@@ -15,6 +15,11 @@ _ALIKE = 0.01
 """relative: texts round sizes"""
 
 
+_OPEN: list[Shortages] = []
+"""those that look now; the last one is told"""
+_attached = False
+
+
 class Shortages:
     """Of one process.
 
@@ -29,17 +34,20 @@ class Shortages:
         """by the allocator, and not yet met with as an error"""
         self._is_open = False
         """one was told, and nothing was made since"""
-        self.is_over = False
 
-    def attach(self) -> None:
-        """Once the program uses CUDA; in the midst of CUDA's own beginning, which nothing may disturb."""
-        with suppress(Exception):
-            torch._C._cuda_attach_out_of_memory_observer(self.observed)
+    def begin(self) -> None:
+        """From here on what the allocator gives up is told."""
+        _OPEN.append(self)
+        with suppress(AttributeError):
+            torch.cuda._lazy_call(_attach)  # once the program uses CUDA
+
+    def end(self) -> None:
+        """Nothing is told any more."""
+        with suppress(ValueError):
+            _OPEN.remove(self)
 
     def observed(self, device: int, asked: int, total: int, _free: int) -> None:
-        """Called by CUDA's allocator where it gives up, whatever becomes of the error."""
-        if self.is_over:  # there is no way to detach it
-            return
+        """CUDA's allocator gave up, whatever becomes of the error."""
         with suppress(Exception):
             self._observed = found = memories.allocator_at_end(device, asked, total)
             self._tell(found, observed=True)
@@ -70,6 +78,20 @@ class Shortages:
         step, phase = self._at()
         self._is_open = True
         self._write({"out_of_memory": found._asdict(), "step": step, "phase": phase, "observed": observed})
+
+
+def _attach() -> None:
+    """Once, as nothing detaches it; in the midst of CUDA's own beginning, which nothing may disturb."""
+    global _attached  # noqa: PLW0603
+    if not _attached:
+        with suppress(Exception):
+            torch._C._cuda_attach_out_of_memory_observer(_pass_on)
+            _attached = True
+
+
+def _pass_on(device: int, asked: int, total: int, free: int) -> None:
+    if _OPEN:
+        _OPEN[-1].observed(device, asked, total, free)
 
 
 def are_alike(observed: RanOut, said: RanOut) -> bool:

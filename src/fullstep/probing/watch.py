@@ -64,8 +64,7 @@ class Watch:
             self._replace(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", self._watched_data)
         self._replace(sys, "excepthook", self._watched_errors)
         self._replace(threading, "excepthook", self._watched_errors_of_threads)
-        with suppress(AttributeError):
-            torch.cuda._lazy_call(self._shortages.attach)  # once the program uses CUDA
+        self._shortages.begin()
         WATCHING.append(self)
 
     def end(self, how: dict[str, Any] | None = None) -> None:
@@ -77,7 +76,7 @@ class Watch:
         if self not in WATCHING:
             return
         WATCHING.remove(self)
-        self._shortages.is_over = True
+        self._shortages.end()
         for undo in reversed(self._undo):
             with suppress(Exception):
                 undo()

@@ -33,12 +33,16 @@ def limit_memory(device: torch.device, limit_bytes: int) -> None:
 @contextmanager
 def unlimited(device: torch.device) -> Iterator[None]:
     """What the probe itself needs on processors is not the program's: the limit stands again afterwards."""
-    before = resource.getrlimit(resource.RLIMIT_DATA)
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if device.type != "cpu" or soft == hard:
+        yield
+        return
+    had = _data_bytes()
     lift_limit(device)
     try:
         yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
+    finally:  # what it has taken and the heap has not given back is not the program's either
+        resource.setrlimit(resource.RLIMIT_DATA, (soft + max(_data_bytes() - had, 0), hard))
 
 
 def lift_limit(device: torch.device) -> None:
@@ -57,7 +61,8 @@ def observe_ends(device: torch.device) -> list[RanOut]:
             found.append(allocator_at_end(index, asked, total))
 
     if device.type == "cuda":
-        torch._C._cuda_attach_out_of_memory_observer(observe)
+        with suppress(RuntimeError):  # allocators other than torch's own have none
+            torch._C._cuda_attach_out_of_memory_observer(observe)
     return found
 
 

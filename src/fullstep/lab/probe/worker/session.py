@@ -166,7 +166,8 @@ def _saved(program: Program, folder: str, counter: Counter) -> Record:
 
 
 def _join(task: Task) -> torch.device:
-    return join_group(task.device)
+    """Saves gather on processors; nothing else of a probe on GPUs needs more than NCCL."""
+    return join_group(task.device) if task.saves_to else join_group(task.device, "nccl")
 
 
 def _sizes(program: Program) -> Record:
