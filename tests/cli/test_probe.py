@@ -61,6 +61,11 @@ def test_a_command_without_dashes(words: str, meant: str, capsys: pytest.Capture
         assert f"Did you mean: fullstep {command} {meant}\n" in capsys.readouterr().err
 
 
+def test_options_of_worksheets_that_say_nothing_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", "--cpu", "0", "--node-rank", "0", "--", "true"]) == 2
+    assert "--cpu, --node-rank with a command after --; allowed: only with a worksheet" in capsys.readouterr().err
+
+
 def test_nothing_to_probe(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["probe", "--cpu", "1"]) == 2
     assert "fullstep probe job.toml --cpu 1, or: fullstep probe -- python train.py" in capsys.readouterr().err
