@@ -67,9 +67,10 @@ test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives aga
 	$(BIN)/pytest tests/lab/drill/slow_drill.py
 	$(BIN)/pytest tests/lab/probe/command/slow_trainings.py
 	$(BIN)/pytest tests/lab/probe/command/slow_trl.py
-	$(BIN)/pytest tests/lab/probe/slow_probe.py
+	$(BIN)/pytest tests/lab/probe/slow_probe.py tests/lab/probe/slow_compiled.py
+	$(BIN)/pytest tests/lab/trace/worker/slow_full_depth.py
 	$(BIN)/pytest tests/resume/slow_kills.py
-	$(BIN)/pytest tests/resume/slow_trainer.py
+	$(BIN)/pytest tests/resume/slow_trainer.py tests/resume/slow_sigterm.py
 	$(BIN)/pytest tests/physics/checkpointing/slow_real_saves.py
 
 accuracy: $(RUN_READY) ## score the estimates against published measurements and rewrite the tables in the docs

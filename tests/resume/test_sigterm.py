@@ -14,11 +14,11 @@ pytestmark = pytest.mark.real_classes
 ENDLESS = 10**6
 
 
-def _digests(training: Training | Torchrun) -> dict[int, str]:
+def digests(training: Training | Torchrun) -> dict[int, str]:
     return {event["step"]: event["digest"] for event in training.events() if "digest" in event}
 
 
-def _goes_on(nursery: Nursery, folder: Path, step: int, digest: str, ranks: int = 2) -> None:
+def goes_on(nursery: Nursery, folder: Path, step: int, digest: str, ranks: int = 2) -> None:
     again = nursery.start(folder, "--wrap", "ddp", "--steps", step, ranks=ranks)
     assert again.until(lambda event: "digest" in event) == {"step": step, "digest": digest}
     assert again.ended() == [0] * ranks, again.text()
@@ -38,7 +38,7 @@ def test_saved_in_time(tmp_path: Path, nursery: Nursery, mode: str, notice: int)
     assert last["published"] and whole(tmp_path / "runs")[0] == stopped["step"]
     assert f"asked to stop: {notice} s until the machine is taken away, and a save took " in training.text()
     assert "it will not end in time" not in training.text()
-    _goes_on(nursery, tmp_path / "runs", stopped["step"], _digests(training)[stopped["step"]])
+    goes_on(nursery, tmp_path / "runs", stopped["step"], digests(training)[stopped["step"]])
 
 
 def test_it_is_said_that_the_time_does_not_suffice(tmp_path: Path, nursery: Nursery) -> None:
@@ -60,32 +60,4 @@ def test_it_is_said_that_the_time_does_not_suffice(tmp_path: Path, nursery: Nurs
     training.kill_tree()
     training.ended()
     assert data.exists() and whole(tmp_path / "runs") == [3]
-    _goes_on(nursery, tmp_path / "runs", 3, _digests(training)[3])
-
-
-def test_torchrun_waits_as_long_as_it_is_told(tmp_path: Path, nursery: Nursery) -> None:
-    """The launcher alone is told. It passes the signal on, and kills the ranks some seconds later: 30, or --shutdown-timeout."""
-    gate = tmp_path / "gate"
-    given = ("--wrap", "ddp", "--save-every", 3, "--steps", ENDLESS, "--pause", 0.01, "--notice", 120)
-    hasty, patient = tmp_path / "hasty", tmp_path / "patient"
-    faults = {"waits_for": str(gate)}
-    gate.touch()
-    with (
-        Torchrun(hasty, hasty / "runs", *given, ranks=1, faults=faults, options=("--shutdown-timeout", "1")) as killed,
-        Torchrun(patient, patient / "runs", *given, ranks=1, faults=faults, options=("--shutdown-timeout", "115")) as saved,
-    ):
-        for training in (killed, saved):
-            training.until(lambda event: event.get("step") == 6 and "staged" in event)
-        gate.unlink()  # from here on no save ends
-        for training in (killed, saved):
-            training.signal(signal.SIGTERM)
-            training.until(lambda event: event.get("saving") and event["step"] > 6)
-        assert killed.ended() != 0
-        gate.touch()
-        saved.ended()
-    assert "stopped" not in killed.text()
-    newest = whole(hasty / "runs")[0]
-    _goes_on(nursery, hasty / "runs", newest, _digests(killed)[newest], ranks=1)
-    (stopped,) = [event for event in saved.events() if "stopped" in event]
-    assert stopped["suffices"] is True and whole(patient / "runs")[0] == stopped["step"]
-    _goes_on(nursery, patient / "runs", stopped["step"], _digests(saved)[stopped["step"]], ranks=1)
+    goes_on(nursery, tmp_path / "runs", 3, digests(training)[3])

