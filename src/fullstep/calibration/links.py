@@ -93,7 +93,13 @@ class LinkShelf:
         usual = default_node(cards[0], per_node).link
         if per_node > 1 and usual != machine.link:
             return f"it ran on GPUs joined as such usually are, by {usual}, not by {machine.link}"
-        return self._why_not_between(link, machine) if link.nodes > 1 else ""
+        if link.nodes > 1:
+            return self._why_not_between(link, machine)
+        line = default_node(cards[0], per_node).link_bytes_per_second_bidirectional
+        most = max((fit.bytes_per_second for name in LINK_COLLECTIVES if (fit := link.fit(name)) is not None), default=0.0)
+        if line is not None and most > line:  # both directions together: a switch that adds up sends each byte once
+            return f"its GPUs sent {most / 1e9:,.0f} GB/s, more than {usual} of {cards[0].key} carries ({line / 1e9:,.0f} both ways)"
+        return ""
 
     def _why_not_between(self, link: MeasuredLink, machine: Machine) -> str:
         if link.nodes != machine.nodes:

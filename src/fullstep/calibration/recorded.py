@@ -17,7 +17,7 @@ from fullstep.ledger.probe import Probe
 from fullstep.models import bundled_models, model_config
 
 _SECTIONS = ("method", "precision", "optimizer", "batch", "step", "layout")
-"""those on which memory and time of a step depend"""
+"""those on which memory and time of a step depend; that of an evaluation where there is one"""
 _LEFT_OUT = ("measured", "data", "plan", "goal")
 """sections that say nothing of a step"""
 _NAMES_ALONE = ("_name_or_path", "transformers_version", "architectures", "torch_dtype", "dtype", "use_cache")
@@ -118,10 +118,12 @@ def match(record: Recorded, job: Job) -> Match:
     ]  # fmt: skip
     if apart:
         return Match("refused", "; ".join(apart))
-    differing = _differing(record.job, job)
-    if not differing and there.link == here.link and there.nodes == here.nodes:
+    differing = _differing(record.job, job) + _other_links(record.job, job)
+    if not differing and job.evaluation.happens and not _evaluated(record.probe):
+        differing = ["it ran no evaluation, of which the worksheet has some"]
+    if not differing:
         return Match("same", "the same worksheet on the same card")
-    return Match("near", f"same card, model family, method and layout; different: {_named(differing) or 'machine.link'}")
+    return Match("near", f"same card, model family, method and layout; different: {_named(differing)}")
 
 
 def _why_not_whole(probe: Probe) -> str:
@@ -174,7 +176,7 @@ def _differing(there: Job, here: Job) -> list[str]:
     found = []
     if _config(there) != _config(here):
         found.append(f"model {there.shape.name} there, {here.shape.name} here")
-    for section in _SECTIONS:
+    for section in (*_SECTIONS, "evaluation") if here.evaluation.happens and there.evaluation.happens else _SECTIONS:
         one, other = getattr(there, section), getattr(here, section)
         for name in (each.name for each in fields(one)):
             if (a := getattr(one, name)) != (b := getattr(other, name)):
@@ -183,6 +185,17 @@ def _differing(there: Job, here: Job) -> list[str]:
         if (a := getattr(there.machine, name)) != (b := getattr(here.machine, name)):
             found.append(f"machine.{name} {a} there, {b} here")
     return found
+
+
+def _other_links(there: Job, here: Job) -> list[str]:
+    """Keys of what joins GPUs and nodes; a network counts where there are several nodes."""
+    names = ("link", "network_gbit_s", "rdma") if here.machine.nodes > 1 else ("link",)
+    pairs = ((name, getattr(there.machine, name), getattr(here.machine, name)) for name in names)
+    return [f"machine.{name} {_said(one)} there, {_said(other)} here" for name, one, other in pairs if one != other]
+
+
+def _evaluated(probe: Probe) -> bool:
+    return any(each.phase == "evaluation" for rank in probe.ranks for each in rank.memory)
 
 
 def _config(job: Job) -> dict[str, Any]:

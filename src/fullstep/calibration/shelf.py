@@ -10,6 +10,7 @@ from fullstep.calibration.evidence import Residual, Used, measured_of, places_of
 from fullstep.calibration.links import Linked, LinkShelf, NamedLink
 from fullstep.calibration.narrowing import SAID
 from fullstep.calibration.recorded import Match, Recorded, match, recorded
+from fullstep.calibration.residuals import beside
 from fullstep.errors import InputError
 from fullstep.evidence import Assumption
 from fullstep.job import Job, Worksheet, complete, edit
@@ -17,6 +18,7 @@ from fullstep.job.from_records import NO_RECORDS, FromRecords
 from fullstep.ledger.probe import Probe
 from fullstep.physics import estimate_memory
 from fullstep.physics.timing.step import step_time
+from fullstep.quantities import GIB
 
 Refused = tuple[tuple[str, str], ...]
 """record, and why it is of no use"""
@@ -46,6 +48,7 @@ class Shelf:
         self._records = [each for _, each in found if isinstance(each, Recorded)]
         self._useless = tuple((name, each) for name, each in found if isinstance(each, str))
         self._residuals: dict[str, tuple[Residual, ...]] = {}
+        self._kernels: dict[str, str] = {}
         self._links = LinkShelf(links, worksheet.stated("machine.network_gbit_s"))
 
     def of(self, job: Job) -> Judged:
@@ -57,6 +60,8 @@ class Shelf:
         judged: list[tuple[Recorded, Match]] = []
         for record in self._records:
             found = match(record, job)
+            if found.kind == "same" and record.on_processors and (why := self._why_of_processors(record)):
+                found = Match("refused", why)
             if found.kind == "refused":
                 refused.append((record.name, found.why))
             else:
@@ -80,6 +85,17 @@ class Shelf:
     def again(self, job: Job) -> Judged:
         """The same of a job that was judged already."""
         return self.of(replace(job, from_records=NO_RECORDS, assumptions=(), cautions=()))
+
+    def _why_of_processors(self, record: Recorded) -> str:
+        """Empty: what it allocated is within what a GPU could; else the kernels that ran are not a GPU's."""
+        if record.name not in self._kernels:
+            peaks = [line for line in beside(record, estimate_memory(record.job), None) if line.group == "peaks" and not line.is_inside]
+            self._kernels[record.name] = "".join(
+                f"it ran on processors, and allocated {line.measured / GIB:.2f} GiB, outside of what is estimated of GPUs "
+                f"({line.estimated.low / GIB:.2f}-{line.estimated.high / GIB:.2f}): kernels of processors are others"
+                for line in peaks[:1] if line.estimated is not None
+            )  # fmt: skip
+        return self._kernels[record.name]
 
     def _residuals_of(self, record: Recorded) -> tuple[Residual, ...]:
         if record.name not in self._residuals:

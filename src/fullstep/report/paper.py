@@ -18,6 +18,7 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 LEAST_WIDTH = 80
 LABEL_WIDTH = 15
 _MARGIN = 4
+_MOST_LINES, _LONGEST_NOTE = 40, 2000
 """signs before a line that stands as it is"""
 
 
@@ -86,13 +87,15 @@ class Paper(NamedTuple):
         return [first, *(" " * (LABEL_WIDTH + 2) + piece for piece in pieces[1:])]
 
     def note(self, label: str, text: str) -> list[str]:
-        """An entry whose further lines, such as a program's output, stand as they are below it, cut where they are too long.
+        """An entry whose further lines, such as a program's output, stand below it behind a bar, cut where they are too long or too many.
 
         >>> Paper(width=80).note("Note", "it ended with:\\nKilled")
-        ['  Note           it ended with:', '    Killed']
+        ['  Note           it ended with:', '    | Killed']
         """
         first, *block = text.split("\n")
-        return [*self.entry(label, first), *(" " * _MARGIN + cut(line, self.width - _MARGIN) for line in block)]
+        more = [f"... and {len(block) - _MOST_LINES} more"] if len(block) > _MOST_LINES else []
+        lines = (cut(line, self.width - _MARGIN - 2) for line in (*block[:_MOST_LINES], *more))
+        return [*self.entry(label, cut(first, _LONGEST_NOTE)), *(" " * _MARGIN + f"| {line}" for line in lines)]
 
     @staticmethod
     def wrapped(text: str, room: int) -> list[str]:

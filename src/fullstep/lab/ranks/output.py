@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from math import inf
 
 from fullstep.errors import Fault, InputError
 from fullstep.lab.ranks.processes import Processes, started
@@ -48,8 +49,10 @@ class Output:
         assert family.first.stdout is not None
         self._family, self._pipe = family, family.first.stdout
         self._ready: deque[bytes] = deque()
-        self._rest = b""
-        self._heard = time.monotonic()
+        self._rest: list[bytes] = []
+        """pieces of a line that has no end yet"""
+        self._rest_bytes = 0
+        self._heard, self._noted = time.monotonic(), -inf
 
     @property
     def silent_seconds(self) -> float:
@@ -68,7 +71,7 @@ class Output:
                         return
                 yield from self.left()
                 yield None
-                self._family.take_note()
+                self._take_note()
                 if not selector.select(_LOOK_SECONDS):
                     if self._family.first.poll() is not None:  # what it left behind may still hold the pipe open
                         return
@@ -77,6 +80,12 @@ class Output:
                     return
                 self._heard = time.monotonic()
                 self._take(chunk)
+
+    def _take_note(self) -> None:
+        """Now and then: a look at all processes takes longer than a chunk does to come, and the program waits for whoever reads."""
+        if time.monotonic() - self._noted > _LOOK_SECONDS:
+            self._family.take_note()
+            self._noted = time.monotonic()
 
     def take_rest(self, ended: bool) -> None:
         """Takes what was printed before the end and not read yet: a training goes on until the kill reaches it.
@@ -94,6 +103,18 @@ class Output:
                 yield line.decode("utf-8", "replace").rstrip()
 
     def _take(self, chunk: bytes) -> None:
-        *whole, self._rest = re.split(rb"[\r\n]", self._rest + chunk)
-        self._rest = self._rest[-_LONGEST_LINE_BYTES:]
-        self._ready.extend(whole)
+        first, *others = re.split(rb"[\r\n]", chunk)
+        self._hold(first)
+        if others:
+            *whole, last = others
+            self._ready.extend((b"".join(self._rest), *whole))
+            self._rest, self._rest_bytes = [], 0
+            self._hold(last)
+
+    def _hold(self, piece: bytes) -> None:
+        """Of a line that never ends the last part is kept."""
+        self._rest.append(piece)
+        self._rest_bytes += len(piece)
+        if self._rest_bytes > 2 * _LONGEST_LINE_BYTES:
+            self._rest = [b"".join(self._rest)[-_LONGEST_LINE_BYTES:]]
+            self._rest_bytes = _LONGEST_LINE_BYTES
