@@ -12,9 +12,14 @@ TEST_READY := $(VENV)/.test-ready
 TORCH := torch==2.13.0
 CLASSES := transformers==5.23.0 peft==0.21.2 accelerate==1.15.0 numpy
 
+# Packed bases and more optimizers, beside what .venv has: in it they would change which ways peft takes.
+LIBRARIES := bitsandbytes==0.50.2 torchao==0.18.0 lion-pytorch==0.2.5
+MORE := $(VENV)/more
+MORE_READY := $(MORE)/.ready
+
 # What cannot even be imported without torch.
 WITHOUT_TORCH := $(addprefix --ignore=src/fullstep/,resume probing lab/program lab/trace/worker lab/drill/worker lab/link/worker) \
-	$(addprefix --ignore=tests/,resume probing lab/program lab/trace/worker lab/drill/worker lab/link/worker lab/small_models.py)
+	$(addprefix --ignore=tests/,resume probing lab/program lab/trace/worker lab/drill/worker lab/link/worker lab/small_models.py lab/stepped.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -45,6 +50,13 @@ $(TEST_READY): pyproject.toml Makefile | $(BIN)/python
 	$(BIN)/python -m compileall -q src
 	@touch $@ $(QUICK_READY) $(RUN_READY)
 
+$(MORE_READY): $(TEST_READY)
+	$(BIN)/python -m venv $(MORE)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > $(MORE)/beside.pth
+	mv $(MORE)/beside.pth "$$($(MORE)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	$(MORE)/bin/python -m pip install --quiet $(LIBRARIES)
+	@touch $@
+
 plan: $(RUN_READY) ## the main job on an example: Llama-3.1-8B, full fine-tuning, eight GPUs of 80 GB
 	$(BIN)/fullstep plan examples/llama-8b-full.toml
 
@@ -60,7 +72,7 @@ test: $(TEST_READY) lint ## all checks and tests (what continuous integration ru
 test-quick: $(QUICK_READY) ## the tests that need neither torch nor transformers
 	$(BIN)/pytest -m 'not real_classes' $(WITHOUT_TORCH)
 
-test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives against the clock, launch files against the tools: minutes
+test-slow: $(TEST_READY) $(MORE_READY) ## a deep search for broken invariants, collectives against the clock, launch files against the tools: minutes
 	EXAMPLES=2500 $(BIN)/pytest tests/physics/test_invariants.py
 	$(BIN)/pytest tests/physics/network/link/slow_times.py
 	$(BIN)/pytest tests/formats/slow_launch.py
@@ -68,6 +80,7 @@ test-slow: $(TEST_READY) ## a deep search for broken invariants, collectives aga
 	$(BIN)/pytest tests/lab/probe/command/slow_trainings.py
 	$(BIN)/pytest tests/lab/probe/command/slow_trl.py
 	$(BIN)/pytest tests/lab/probe/slow_probe.py tests/lab/probe/slow_compiled.py
+	$(MORE)/bin/python -m pytest tests/lab/program/slow_optimizers.py tests/lab/probe/slow_packed.py
 	$(BIN)/pytest tests/lab/trace/worker/slow_full_depth.py
 	$(BIN)/pytest tests/resume/slow_kills.py
 	$(BIN)/pytest tests/resume/slow_trainer.py tests/resume/slow_sigterm.py

@@ -50,16 +50,6 @@ def test_a_limit_that_is_too_small() -> None:
     assert ran_out.allocated_bytes is not None and ran_out.allocated_bytes <= 2**30
 
 
-@pytest.mark.parametrize("quantization", ["nf4", "fp4"])
-def test_every_instant_over_a_packed_base_is_the_traced_one(quantization: str) -> None:
-    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
-    found = _probed({"kind": "qlora", "quantization": quantization, "rank": 16}, steps=3)
-    assert found.probe.outcome == "completed"
-    lines = {line.what: line for line in found.lines}
-    for at in STEP:
-        assert lines[at].traced == pytest.approx(lines[at].measured, rel=0.02), at
-
-
 def test_a_compiled_model_holds_less() -> None:
     sheet = {"model": {"config": MODEL}, "batch": {"sequence_tokens": 1024, "micro_batch": 2}, "step": {"compile": True}}
     found = probe(worksheet_from_mapping(sheet), steps=6, traces=False).probe

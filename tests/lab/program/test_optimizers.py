@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
+from stepped import ALL, EDGES, INSIDE, VECTORS, stepped
 
-from fullstep.job import settings_of, worksheet_from_mapping
 from fullstep.lab.program.optimizers import Together
-from fullstep.lab.program.real import Program, build_program
+from fullstep.lab.program.real import Program
 
 pytestmark = [pytest.mark.real_classes, pytest.mark.filterwarnings("ignore")]
-MODEL = {
-    "model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
-    "num_attention_heads": 4, "num_key_value_heads": 2,
-}  # fmt: skip
-VECTORS = (2 * 4 + 1) * 64
-EDGES = 2 * 1000 * 64
-INSIDE = 4 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 128)
-ALL = VECTORS + EDGES + INSIDE
 SIDES = 4 * (2 * (64 + 64) + 2 * (32 + 64) + 3 * (128 + 64)) + 2 * (1000 + 64)
 """rows and columns of every matrix"""
-WIDE = EDGES // 2 + VECTORS + 8 * 32 * 64
-"""what has float32 states among 8-bit ones: the embedding, and tensors of fewer than 4,096 elements"""
 COUNTERS = 4 * (2 * 4 + 1 + 2)
 """float32 step counters of AdamW: norms, embedding and head"""
-
-
-def stepped(name: str, **sections: Any) -> Program:
-    table = {"model": {"config": MODEL}, "layout": {"strategy": "single"}, "optimizer": {"name": name}, **sections}
-    program = build_program(MODEL, settings_of(worksheet_from_mapping(table)), torch.device("cpu"), seed=1, dropout=None, rate=1e-3)
-    for parameter in program.model.parameters():
-        if parameter.requires_grad:
-            parameter.grad = torch.randn_like(parameter)
-    program.optimizer.step()
-    return program
 
 
 def state_bytes(program: Program) -> int:
@@ -66,22 +44,3 @@ def test_two_optimizers_are_one_with_its_own_states() -> None:
     assert len(optimizer.state_dict()["state"]) == 39
     optimizer.zero_grad()
     assert all(parameter.grad is None for parameter in program.model.parameters())
-
-
-@pytest.mark.parametrize(
-    ("name", "module", "expected"),
-    [
-        ("lion", "lion_pytorch", 2 * ALL),
-        ("adamw_8bit", "bitsandbytes", 2 * (4 * WIDE + (ALL - WIDE) * (1 + 4 / 256))),
-        ("paged_adamw", "bitsandbytes", 2 * 4 * ALL),
-    ],
-)
-def test_states_of_libraries(name: str, module: str, expected: float) -> None:
-    pytest.importorskip(module, reason=f"{module} is not installed")
-    program = stepped(name)
-    codes = {id(value): value.nbytes for each in program.optimizer.state.values() for key, value in each.items() if "qmap" in key}
-    held = sum(
-        value.nbytes for each in program.optimizer.state.values() for key, value in each.items()
-        if isinstance(value, torch.Tensor) and "qmap" not in key
-    )  # fmt: skip
-    assert held == pytest.approx(expected, rel=1e-3) and len(codes) <= 2  # which all share
