@@ -16,8 +16,11 @@ MORE_OPTIMIZERS = ("adafactor", "lion", "muon", "adamw_8bit", "adamw_4bit", "lio
 FOUR_BIT = ("nf4", "fp4")
 QUANTIZATIONS = (*FOUR_BIT, "int8")
 """of bitsandbytes"""
-OVER_QUANTIZED = ("lora", "qlora", "dora", "ia3", "adalora", "randlora", "road", "vera")
-"""kinds of which peft has a form over layers of bitsandbytes. Source: peft 0.21, tuners/*/bnb.py"""
+OVER_QUANTIZED = (
+    "lora", "qlora", "dora", "ia3", "adalora", "randlora", "road", "hira", "pvera", "vera", "miss", "oft", "boft",
+)  # fmt: skip
+"""kinds that peft lays over layers of bitsandbytes. Source: peft 0.21, tuners/*/bnb.py; of the last four, for which one form does for all
+layers, utils/quantization_utils.py (resolve_quantization_backend)"""
 _OF_32_BITS = frozenset(("adafactor", "paged_adamw"))
 """states are float32 whatever the parameters are. Source: transformers, optimization.py (Adafactor); bitsandbytes, Optimizer2State"""
 _OF_FEWER_BITS = frozenset(("adamw_8bit", "lion_8bit", "paged_adamw_8bit", "adamw_4bit"))
@@ -61,8 +64,8 @@ def optimizer_faults(settings: Settings, fault: MakeFault, names: Collection[str
     if optimizer.in_backward:
         faults.append(fault("optimizer.in_backward", "true", "false"))
     stated = "state_dtype" in settings.worksheet.section("optimizer")
-    if optimizer.name in names and stated and optimizer.state_dtype != _state_dtype(settings):
-        faults.append(fault("optimizer.state_dtype", f'"{optimizer.state_dtype}"', _state_dtype(settings)))
+    if optimizer.name in names and stated and optimizer.state_dtype != state_dtype(settings):
+        faults.append(fault("optimizer.state_dtype", f'"{optimizer.state_dtype}"', state_dtype(settings)))
     return faults
 
 
@@ -95,8 +98,8 @@ def _libraries(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "optimizer.name", settings.optimizer.name, library
 
 
-def _state_dtype(settings: Settings) -> str:
-    """That its states have in the program that is built."""
+def state_dtype(settings: Settings) -> str:
+    """That the optimizer's states have in the program that is built; "int8" stands for fewer bits of all kinds."""
     if settings.optimizer.name in _OF_FEWER_BITS:
         return "int8"
     return "float32" if settings.optimizer.name in _OF_32_BITS else settings.trained_dtype

@@ -27,7 +27,7 @@ def with_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     ("sections", "where"),
     [
         ({"method": {"kind": "lora", "quantization": "gptq"}}, "method.quantization"),
-        ({"method": {"kind": "boft", "quantization": "nf4"}}, "method.quantization"),
+        ({"method": {"kind": "loha", "quantization": "nf4"}}, "method.quantization"),
         ({"method": {"kind": "lora", "quantization": "int8"}, "layout": {"strategy": "fsdp"}}, "method.quantization"),
         ({"optimizer": {"name": "galore"}}, "optimizer.name"),
         ({"optimizer": {"name": "adafactor"}, "layout": {"strategy": "fsdp"}}, "optimizer.name"),

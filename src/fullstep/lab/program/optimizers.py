@@ -12,10 +12,11 @@ from torch.optim import Optimizer
 
 from fullstep.job import Settings
 from fullstep.lab.buildable import optimizer_library
-from fullstep.lab.program.torch_optimizers import KINDS, torch_optimizer
+from fullstep.lab.program.torch_optimizers import KINDS, by_mesh, implementation, torch_optimizer
 
 Parameters = Sequence[nn.Parameter]
-_ON_THE_TRAINER = frozenset(("transformers", "axolotl", "llamafactory", "unsloth", "fms_acceleration"))
+ON_THE_TRAINER = frozenset(("transformers", "axolotl", "llamafactory", "unsloth", "fms_acceleration"))
+"""frameworks that let transformers' Trainer make the optimizer"""
 
 
 class Together(Optimizer):
@@ -50,25 +51,29 @@ def build_optimizer(settings: Settings, model: nn.Module, parameters: Parameters
     if name in KINDS:
         return torch_optimizer(settings.optimizer, parameters, rate)
     if name == "muon":
-        return _muon(settings, model, parameters, rate)
+        return Together(muon(settings, model, parameters, rate))
     if name == "adafactor":
-        from transformers.optimization import Adafactor  # noqa: PLC0415 - the one that its Trainer takes
-
-        return Adafactor(parameters, lr=rate, scale_parameter=False, relative_step=False)
+        return adafactor(parameters, rate)
     return _MAKERS[optimizer_library(settings)](settings, model, parameters, rate)
 
 
-def _muon(settings: Settings, model: nn.Module, parameters: Parameters, rate: float) -> Optimizer:
+def adafactor(parameters: Parameters, rate: float) -> Optimizer:
+    """The one that transformers' Trainer takes (optim="adafactor")."""
+    from transformers.optimization import Adafactor  # noqa: PLC0415
+
+    return Adafactor(parameters, lr=rate, scale_parameter=False, relative_step=False)
+
+
+def muon(settings: Settings, model: nn.Module, parameters: Parameters, rate: float) -> list[Optimizer]:
     """torch's Muon for matrices inside the model, AdamW for the embedding, the head and vectors, as its authors say."""
     edges = set(_edges(model))
     matrices = [each for each in parameters if each.dim() == 2 and id(each) not in edges]
     chosen = set(map(id, matrices))
     others = [each for each in parameters if id(each) not in chosen]
-    how = {"foreach": settings.optimizer.implementation == "foreach"}
     found: list[Optimizer] = [torch.optim.Muon(matrices, lr=rate)] if matrices else []
     if others:
-        found.append(torch.optim.AdamW(others, lr=rate, **how))
-    return Together(found)
+        found.append(torch.optim.AdamW(by_mesh(others), lr=rate, **implementation(settings.optimizer)))
+    return found
 
 
 def _edges(model: nn.Module) -> Iterator[int]:
@@ -85,7 +90,7 @@ def _of_bitsandbytes(settings: Settings, model: nn.Module, parameters: Parameter
     name = settings.optimizer.name
     kind: Any = optim.Lion if name == "lion_8bit" else optim.AdamW
     bits = 8 if name.endswith("_8bit") else 32
-    if bits == 8 and settings.step.framework in _ON_THE_TRAINER:
+    if bits == 8 and settings.step.framework in ON_THE_TRAINER:
         manager = optim.GlobalOptimManager.get_instance()
         for module in model.modules():
             if isinstance(module, nn.Embedding):

@@ -33,6 +33,7 @@ def settings(**sections: Any) -> Settings:
         ({"optimizer": {"name": "adafactor"}, "machine": TWO}, "optimizer.name"),
         ({"method": {"kind": "lora", "objective": "dpo"}}, "method.objective"),
         ({"method": {"kind": "qlora", "quantization": "gptq"}}, "method.quantization"),
+        ({"method": {"kind": "hira", "quantization": "nf4"}}, "method.quantization"),
         ({"method": {"kind": "bone"}}, "method.kind"),
         ({"method": {"kind": "prefix_tuning"}, "step": {"activation_checkpointing": "full"}}, "step.activation_checkpointing"),
         ({"layout": {"strategy": "zero2"}, "machine": TWO}, "layout.strategy"),
@@ -51,6 +52,7 @@ def test_what_is_not_traced_is_refused_by_its_key(sections: dict[str, Any], wher
         {"optimizer": {"name": "paged_adamw", "state_dtype": "float32"}},
         {"optimizer": {"name": "adamw_8bit", "state_dtype": "int8"}},
         {"method": {"kind": "qlora"}},
+        {"method": {"kind": "oft", "quantization": "nf4"}},
         {"layout": FLAT, "machine": TWO},
     ],
 )

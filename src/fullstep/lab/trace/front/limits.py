@@ -5,17 +5,12 @@ from __future__ import annotations
 from fullstep.errors import Fault
 from fullstep.job import Settings
 from fullstep.job.job import Layout
+from fullstep.lab.buildable import FOUR_BIT, MORE_OPTIMIZERS, OVER_QUANTIZED, STRATEGIES, state_dtype
+from fullstep.lab.buildable import OPTIMIZERS as OF_TORCH
 
-STRATEGIES = ("single", "ddp", "fsdp", "fsdp_grad_op", "hsdp")
-FOUR_BIT = ("nf4", "fp4")
-_OVER_FOUR_BIT = ("lora", "qlora", "dora", "ia3", "adalora", "randlora", "road", "vera")
-OPTIMIZERS = (
-    "adamw", "adam", "sgd", "sgd_momentum", "adafactor", "lion", "muon", "adamw_8bit", "lion_8bit", "paged_adamw", "paged_adamw_8bit",
-    "adamw_4bit",
-)  # fmt: skip
-_OF_32_BITS = frozenset(("adafactor", "paged_adamw"))
-"""states are float32 whatever the parameters are. Source: transformers, optimization.py (Adafactor); bitsandbytes, Optimizer2State"""
-_OF_FEWER_BITS = frozenset(("adamw_8bit", "lion_8bit", "paged_adamw_8bit", "adamw_4bit"))
+OPTIMIZERS = (*OF_TORCH, *MORE_OPTIMIZERS)
+_OVER_FOUR_BIT = tuple(kind for kind in OVER_QUANTIZED if kind != "hira")
+"""hira multiplies with weights that bitsandbytes itself unpacks. Source: peft 0.21, tuners/hira/bnb.py"""
 _SIDES_UNKNOWN = ("galore", "apollo")
 _KINDS = {
     "bottleneck": "a kind of the library adapters; peft has none of that name",
@@ -114,7 +109,7 @@ def _of_optimizer(settings: Settings) -> list[Fault]:
         found = "true: neither torch nor an optimizer here keeps float32 copies beside the parameters"
         remedy = "Or precision.weights = float32, which autocast or FSDP casts; `fullstep estimate` covers copies."
         faults.append(Fault("precision.master_weights", found, "false", remedy))
-    stated, here = "state_dtype" in settings.worksheet.section("optimizer"), _state_dtype(settings)
+    stated, here = "state_dtype" in settings.worksheet.section("optimizer"), state_dtype(settings)
     if stated and optimizer.state_dtype != here:
         found = f'"{optimizer.state_dtype}": {optimizer.name} has states of {here} here'
         faults.append(Fault("optimizer.state_dtype", found, here, _ESTIMATE))
@@ -125,17 +120,6 @@ def _of_optimizer(settings: Settings) -> list[Fault]:
         found = "true with layout.offload_parameters, which cannot be traced"
         faults.append(Fault("optimizer.in_backward", found, "false", _ESTIMATE))
     return faults
-
-
-def _state_dtype(settings: Settings) -> str:
-    if settings.optimizer.name in _OF_FEWER_BITS:
-        return "int8"
-    return "float32" if settings.optimizer.name in _OF_32_BITS else _trained_dtype(settings)
-
-
-def _trained_dtype(settings: Settings) -> str:
-    """Of what trains: the weights, or the adapter."""
-    return settings.precision.weights if settings.method.kind == "full" else settings.precision.adapters
 
 
 def _of_offload(settings: Settings) -> list[Fault]:
@@ -159,7 +143,7 @@ def _of_precision(settings: Settings) -> list[Fault]:
     elif precision.compute != precision.weights and not (precision.autocast or settings.method.is_quantized or is_sharded(layout)):
         found = f'"{precision.compute}" with {precision.weights} weights, and neither autocast nor FSDP casts them'
         faults.append(Fault("precision.compute", found, precision.weights, "Or precision.autocast = true."))
-    trained = _trained_dtype(settings)
+    trained = settings.trained_dtype
     if precision.gradients != trained and not precision.master_weights:
         found = f'"{precision.gradients}": torch keeps gradients in the dtype of what trains, here {trained}'
         faults.append(Fault("precision.gradients", found, trained, _ESTIMATE))

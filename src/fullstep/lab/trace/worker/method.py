@@ -10,10 +10,10 @@ from torch import nn
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.job.habits import STACKS_EXPERTS
 from fullstep.job.job import Settings
+from fullstep.lab.buildable import FOUR_BIT
 from fullstep.lab.program.dtypes import DTYPES
 from fullstep.lab.program.method import adapted
 from fullstep.lab.program.versions import asked_transformers
-from fullstep.lab.trace.front.limits import FOUR_BIT
 from fullstep.lab.trace.worker.four_bit import PackedLinear, quantize
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from fullstep.job import Settings
-from fullstep.job.job import Optimizer
+from fullstep.lab.program.optimizers import ON_THE_TRAINER, adafactor, muon
+from fullstep.lab.program.torch_optimizers import KINDS, by_mesh, torch_optimizer
 from fullstep.lab.trace.worker.offload import step_on_host
 from fullstep.lab.trace.worker.optimizer_stand_ins import PAGED, Lion, LowBit, Quantized
 from fullstep.lab.trace.worker.recorder import Recorder
 
 Parameters = Sequence[nn.Parameter]
 _RATE = 1e-4
-_ON_THE_TRAINER = frozenset(("transformers", "axolotl", "llamafactory", "unsloth", "fms_acceleration"))
 
 
 def build_optimizer(settings: Settings, model: nn.Module, parameters: Parameters, recorder: Recorder) -> Any:
@@ -53,9 +53,9 @@ def host_states(optimizer: Any) -> list[Tensor]:
 
 
 class Together:
-    """Several optimizers as one: they step one after another."""
+    """Several optimizers as one, and nothing beside: as one of torch's, its own calls would be operations of the step."""
 
-    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self.optimizers = optimizers
 
     @property
@@ -96,45 +96,8 @@ def _in_backward(make: Callable[[nn.Parameter], Any], parameters: Parameters, re
     return Together(list(of_parameter.values()))
 
 
-def _edges(model: nn.Module) -> Iterator[int]:
-    """Ids of the parameters of embedding and head."""
-    for name in ("get_input_embeddings", "get_output_embeddings"):
-        module = getattr(model, name, lambda: None)()
-        if module is not None:
-            yield from map(id, module.parameters())
-
-
-def _how(settings: Optimizer) -> dict[str, Any]:
-    return {"fused": True} if settings.implementation == "fused" else {"foreach": settings.implementation == "foreach"}
-
-
-def _of_torch(kind: Callable[..., Any], **keys: Any) -> Callable[..., Any]:
-    return lambda parameters, settings, _: kind(_groups(parameters), lr=_RATE, **keys, **_how(settings.optimizer))
-
-
-def _groups(parameters: Parameters) -> list[dict[str, Any]]:
-    """Kernels over many tensors do not take sharded and plain ones together. Source: transformers, trainer.py, create_optimizer."""
-    by_mesh: dict[Any, list[nn.Parameter]] = {}
-    for parameter in parameters:
-        by_mesh.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
-    return [{"params": group} for group in by_mesh.values()]
-
-
-def _adafactor(parameters: Parameters, settings: Settings, _: nn.Module) -> Any:
-    """The one that transformers' Trainer takes (optim="adafactor")."""
-    from transformers.optimization import Adafactor  # noqa: PLC0415
-
-    return Adafactor(parameters, lr=_RATE, scale_parameter=False, relative_step=False)
-
-
-def _muon(parameters: Parameters, settings: Settings, model: nn.Module) -> Any:
-    """torch's Muon for matrices inside the model, AdamW for the embedding, the head and vectors, as its authors say."""
-    edges = set(_edges(model))
-    matrices = [p for p in parameters if p.dim() == 2 and id(p) not in edges]
-    chosen = set(map(id, matrices))
-    others = [p for p in parameters if id(p) not in chosen]
-    found: list[Any] = [torch.optim.Muon(matrices, lr=_RATE)] if matrices else []
-    return Together([*found, torch.optim.AdamW(_groups(others), lr=_RATE, **_how(settings.optimizer))] if others else found)
+def _of_torch(parameters: Parameters, settings: Settings, _: nn.Module) -> Any:
+    return torch_optimizer(settings.optimizer, by_mesh(parameters), _RATE)
 
 
 def _of_bitsandbytes(states: int, *, bits: int, paged: bool = False) -> Callable[..., Any]:
@@ -147,7 +110,7 @@ def _of_bitsandbytes(states: int, *, bits: int, paged: bool = False) -> Callable
         if settings.layout.is_fsdp and states == 2 and bits == 8 and not paged:
             return LowBit(parameters, bits=8)
         wide: set[int] = set()
-        if settings.step.framework in _ON_THE_TRAINER and bits == 8:
+        if settings.step.framework in ON_THE_TRAINER and bits == 8:
             wide = {id(p) for module in model.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}
         return Quantized(parameters, states, bits=bits, paged=paged, wide=wide)
 
@@ -155,13 +118,10 @@ def _of_bitsandbytes(states: int, *, bits: int, paged: bool = False) -> Callable
 
 
 _KNOWN: dict[str, Callable[[Parameters, Settings, nn.Module], Any]] = {
-    "adamw": _of_torch(torch.optim.AdamW),
-    "adam": _of_torch(torch.optim.Adam),
-    "sgd": _of_torch(torch.optim.SGD),
-    "sgd_momentum": _of_torch(torch.optim.SGD, momentum=0.9),
-    "adafactor": _adafactor,
+    **dict.fromkeys(KINDS, _of_torch),
+    "adafactor": lambda parameters, _, __: adafactor(parameters, _RATE),
     "lion": lambda parameters, _, __: Lion(parameters),
-    "muon": _muon,
+    "muon": lambda parameters, settings, model: Together(muon(settings, model, parameters, _RATE)),
     "adamw_8bit": _of_bitsandbytes(2, bits=8),
     "lion_8bit": _of_bitsandbytes(1, bits=8),
     "paged_adamw": _of_bitsandbytes(2, bits=32, paged=True),
