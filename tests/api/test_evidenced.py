@@ -80,12 +80,25 @@ def test_a_near_record_outside_of_its_own_bounds_narrows_nothing(tmp_path: Path)
 
 
 def test_processors_prove_no_room_on_a_card(tmp_path: Path) -> None:
-    """100 GiB do not fit an 80 GB card, and what ran on processors does not say that they do."""
-    keep(tmp_path, 100 * 1024 * MIB, of=sheet(), device="cpu")
-    answer = estimate_with_evidence(complete(worksheet_from_mapping(sheet())), str(tmp_path)).answer
+    """30,000 rows do not fit an 80 GB card, and what ran on processors does not say that they do."""
+    size = round(estimate_memory(complete(worksheet_from_mapping(sheet(30_000)))).allocated.likely) - 64 * MIB
+    keep(tmp_path, size, of=sheet(30_000), device="cpu")
+    answer = estimate_with_evidence(complete(worksheet_from_mapping(sheet(30_000))), str(tmp_path)).answer
     assert answer.memory.verdict == "does_not_fit" and answer.memory.evidence == "measured"
-    assert answer.memory.allocated_peak_bytes == Bounds.exact((100 * 1024 + 64) * MIB)  # cuBLAS's workspaces beside it
+    assert answer.memory.allocated_peak_bytes == Bounds.exact(size + 64 * MIB)  # cuBLAS's workspaces beside it
     assert answer.timing is not None and answer.timing.step is not None and answer.timing.step.evidence == "estimated"
+
+
+@pytest.mark.parametrize("share", [0.5, 2.0])
+def test_what_kernels_of_processors_alone_allocate_replaces_nothing(share: float, tmp_path: Path) -> None:
+    """Attention of grouped keys in float32, norms under autocast: their kernels on processors hold less than a GPU's, or more."""
+    job = complete(worksheet_from_mapping(sheet(1000)))
+    plain = estimate_memory(job).allocated
+    name = keep(tmp_path, share * plain.likely, of=sheet(1000), device="cpu")
+    found = estimate_with_evidence(job, str(tmp_path))
+    assert found.answer.memory.allocated_peak_bytes == plain
+    ((refused, why),) = found.refused
+    assert refused == name and "outside of what is estimated of GPUs" in why and "kernels of processors are others" in why
 
 
 def test_figures_that_no_such_card_can_give_are_refused(tmp_path: Path) -> None:
@@ -131,6 +144,6 @@ def test_lines_of_a_note_stand_as_lines(tmp_path: Path, capsys: pytest.CaptureFi
     assert stored is not None
     name = save(replace(stored, notes=("its output ended with:\nring 0\nring 1",)), str(tmp_path / "noted"))
     assert main(["evidence", "compare", str(tmp_path / "noted" / name)]) == 0
-    assert "  Program        its output ended with:\n    ring 0\n    ring 1\n" in capsys.readouterr().out
+    assert "  Program        its output ended with:\n    | ring 0\n    | ring 1\n" in capsys.readouterr().out
     text = estimate(capsys, tmp_path, sheet(), "--evidence", str(tmp_path / "noted"))
-    assert "its program: its output ended with:\n    ring 0\n    ring 1\n" in text
+    assert "its program: its output ended with:\n    | ring 0\n    | ring 1\n" in text

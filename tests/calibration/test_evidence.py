@@ -92,6 +92,27 @@ def test_near_or_refused(changes: dict[str, Any], kind: str, said: str) -> None:
     assert found.kind == kind and said in found.why
 
 
+def test_an_evaluation_that_did_not_run_leaves_a_record_near() -> None:
+    """What was never measured would otherwise count as what fits."""
+    evaluates = job(evaluation__every_steps=10, evaluation__rows=8)
+    (rank,) = probe().ranks
+    without = record(ranks=(replace(rank, memory=tuple(each for each in rank.memory if each.phase != "evaluation")),))
+    found = match(without, evaluates)
+    assert found.kind == "near" and "it ran no evaluation" in found.why
+    assert match(without, job()).kind == "same" and match(record(), evaluates).kind == "same"
+
+
+@pytest.mark.parametrize(("key", "value"), [("network_gbit_s", 10.0), ("rdma", False)])
+def test_another_network_between_nodes_leaves_a_record_near(key: str, value: Any) -> None:
+    machine = {"gpu": "H100-SXM", "gpus": 1, "nodes": 2, "network_gbit_s": 400.0, "rdma": True}
+    of = {**SHEET, "machine": machine, "layout": {"strategy": "ddp"}}
+    (rank,) = probe().ranks
+    there = record(ranks=(rank, replace(rank, rank=1)), world_size=2, worksheet=of)
+    assert match(there, job(machine=machine, layout__strategy="ddp")).kind == "same"
+    found = match(there, job(machine={**machine, key: value}, layout__strategy="ddp"))
+    assert found.kind == "near" and f"machine.{key}" in found.why
+
+
 def test_processors_tell_what_the_very_program_allocates_and_no_more() -> None:
     """260 bytes, and the workspaces that libraries of a GPU add."""
     found = record("cpu")

@@ -50,6 +50,7 @@ def test_the_card_and_the_gpus_of_a_node_have_to_be_alike() -> None:
         (link_by_hand(), {"gpu": "A100-SXM-80GB", "gpus": 8}, "it ran on H100-SXM, not on A100-SXM4-80GB"),
         (link_by_hand("NVIDIA Nobody"), {}, "its device, NVIDIA Nobody, is no card of the catalogue"),
         (link_by_hand(ranks=4), {}, "it ran on 4 GPUs a node, not on 8"),
+        (link_by_hand(rate=1e17), {}, "more than nvswitch of H100-SXM carries (900 both ways)"),
         (link_by_hand(), {"gpu": "H100-SXM"}, "the worksheet has one GPU"),
         (link_by_hand(), {"gpus": 8}, "the worksheet names none"),
         (link_by_hand(), {"gpu": "H100-SXM", "gpus": 8, "link": "pcie_host"}, "by nvswitch, not by pcie_host"),

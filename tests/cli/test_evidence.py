@@ -123,7 +123,7 @@ def test_what_left_no_record_and_notes_of_several_lines(tmp_path: Path, capsys: 
     assert "· 2 ranks, none left a record" in text and "· 1 rank, which left no record" in text
     noted = replace(LINK, notes=("NCCL said:\nring 0\x1b[31m\nring 1",))
     link = save_link(sealed(link_as_dict(noted, (), "", [])), str(tmp_path))
-    assert "  Notes          NCCL said:\n    ring 0\\x1b[31m\n    ring 1\n" in run(capsys, "compare", str(tmp_path / link))
+    assert "  Notes          NCCL said:\n    | ring 0\\x1b[31m\n    | ring 1\n" in run(capsys, "compare", str(tmp_path / link))
 
 
 def test_validate_says_what_is_wrong_and_returns_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

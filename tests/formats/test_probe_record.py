@@ -85,6 +85,8 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "other columns": (lambda r: r["ranks"][0]["steps"]["columns"].reverse(), "ranks[0].steps.columns: other columns"),
     "an outcome that there is not": (lambda r: r["outcome"].update(what="fine"), 'outcome.what: "fine"'),
     "a time that is none": (lambda r: r.update(made="../../etc"), "made:"),
+    "a day that there is not": (lambda r: r.update(made="9999-99-99T99:99:99Z"), 'made: "9999-99-99T99:99:99Z"'),
+    "out of memory, and no word of it": (lambda r: r["outcome"].update(what="out_of_memory"), '"out_of_memory" without out_of_memory'),
     "a worksheet too deep": (lambda r: r["worksheet"].update(model=nested(30)), "worksheet.model"),
     "an enormous number": (lambda r: r["environment"].update(bits=2**70), "environment.bits"),
     "a rank twice": (lambda r: r["ranks"].append(copy.deepcopy(r["ranks"][0])), "a rank twice"),

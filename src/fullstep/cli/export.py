@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from math import ceil, inf
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_OK
 from fullstep.cli.market_arguments import add_market_arguments, renter_from
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
-from fullstep.errors import Fault, InputError
+from fullstep.errors import Fault, InputError, UnsupportedError
 from fullstep.quantities import GIB, money
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     _require_one_kind(arguments)
     worksheet = worksheet_from(arguments)
+    if arguments.probe:
+        _require_probed(worksheet)
     job = complete(worksheet)
     if job.machine.usable_bytes is None or arguments.option is not None:
         files, answer = _from_plan(worksheet, arguments)
@@ -109,6 +112,39 @@ def _require_one_kind(arguments: argparse.Namespace) -> None:
         faults.append(Fault("--probe-options", "without --probe", "--probe beside it"))
     if faults:
         raise InputError(*faults)
+    if arguments.probe:
+        _require_probe_options(arguments.probe_options or "")
+
+
+def _require_probe_options(line: str) -> None:
+    """That the command on the machine will take them.
+
+    Raises:
+        InputError: they are none of a probe, or say what the file itself says
+    """
+    from fullstep.cli import probe  # noqa: PLC0415
+    from fullstep.cli.arguments import ArgumentParser  # noqa: PLC0415
+
+    try:
+        words = shlex.split(line) if line.isprintable() else []
+    except ValueError:
+        return  # quotes and line breaks are faults of their own
+    parser = ArgumentParser("probe", "")
+    probe.add_arguments(parser)
+    if "--" in words or parser.parse_args(words).worksheets is not None:
+        raise InputError(Fault("--probe-options", f'"{line[:80]}"', "options alone: the worksheet is the one that is exported"))
+
+
+def _require_probed(worksheet: Worksheet) -> None:
+    """
+    Raises:
+        UnsupportedError: a probe does not cover the worksheet
+    """
+    from fullstep.job import settings_of  # noqa: PLC0415
+    from fullstep.lab.probe import faults_of  # noqa: PLC0415
+
+    if faults := faults_of(settings_of(worksheet)):
+        raise UnsupportedError(*(Fault(worksheet.where(each.where), each.found, each.allowed, each.remedy) for each in faults))
 
 
 class _Place(NamedTuple):

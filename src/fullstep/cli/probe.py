@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Probes and returns the exit code: 3 where memory ran out, 4 where a rank died or hung."""
+    """Probes and returns the exit code: 3 where memory ran out, 4 where a rank died or hung, or something was not saved or kept."""
     if arguments.command is not None or arguments.seen is not None:
         return run_command_probe_cli(arguments)
     if not arguments.silent_seconds > 0:
@@ -64,19 +64,21 @@ def run(arguments: argparse.Namespace) -> int:
     from fullstep.api.probed import probe  # noqa: PLC0415 (after the arguments are known to be good)
     from fullstep.cli.progress import progress  # noqa: PLC0415
 
+    kept: list[bool] = []
     with progress("probing") as say:
         probed = probe(
             worksheet, cpu=arguments.cpu, steps=_STEPS if arguments.steps is None else arguments.steps,
             weights=arguments.real_weights, evaluate=arguments.evaluate, save_to=arguments.save_to,
             snapshot=arguments.snapshot, limit_gib=arguments.limit_gib, seed=arguments.seed,
             traces=not arguments.no_trace, silent_seconds=arguments.silent_seconds, command=("fullstep", *sys.argv[1:]),
-            progress=say, keep=lambda seen: _keep(seen, arguments), nodes=nodes,
+            progress=say, keep=lambda seen: kept.append(_keep(seen, arguments)), nodes=nodes,
         )  # fmt: skip
     if probed is None:
         sys.stderr.write(told_elsewhere(nodes))
         return EXIT_OK
     _say(probed, arguments.json)
-    return _EXITS[probed.probe.outcome]
+    is_whole = all(kept) and "save_failed" not in probed.probe.environment
+    return _EXITS[probed.probe.outcome] or (EXIT_OK if is_whole else EXIT_LAB)
 
 
 def _require_places(arguments: argparse.Namespace, tells: bool) -> None:
@@ -106,9 +108,9 @@ def _fault_of_weights(where: str) -> Fault | None:
     return None
 
 
-def _keep(seen: Probe, arguments: argparse.Namespace) -> None:
-    """Also of a probe that a signal ends, of which nothing else is told: what is known of it stands in a line then."""
-    keep_record(seen, arguments.evidence)
+def _keep(seen: Probe, arguments: argparse.Namespace) -> bool:
+    """Whether it is kept. Also of a probe that a signal ends, of which nothing else is told: what is known of it stands in a line then."""
+    is_kept = keep_record(seen, arguments.evidence)
     if seen.outcome == "stopped":
         from fullstep.report.probe_text import known_words  # noqa: PLC0415
 
@@ -116,6 +118,7 @@ def _keep(seen: Probe, arguments: argparse.Namespace) -> None:
         sys.stderr.write(f"fullstep: the probe was stopped {seen.reason}: {known_words(seen)}{kept}\n")
         if arguments.json:
             _dump(seen)
+    return is_kept
 
 
 def _dump(seen: Probe) -> None:

@@ -39,17 +39,18 @@ def run_command_probe_cli(arguments: argparse.Namespace) -> int:
     _require_command(arguments)
     from fullstep.lab.probe.command.probe import probe_of_folder  # noqa: PLC0415 (after the arguments are known to be good)
 
+    kept: list[bool] = []
     if arguments.command is None:
         found = probe_of_folder(arguments.seen)
-        _tell(found, arguments)
+        kept.append(_tell(found, arguments))
     else:
-        found = _run(arguments)
+        found = _run(arguments, kept)
     if found.outcome == "completed" and not found.ranks:
         return EXIT_INPUT
-    return _EXITS[found.outcome]
+    return _EXITS[found.outcome] or (EXIT_OK if all(kept) else EXIT_LAB)
 
 
-def _run(arguments: argparse.Namespace) -> Probe:
+def _run(arguments: argparse.Namespace, kept: list[bool]) -> Probe:
     from fullstep.cli.progress import progress  # noqa: PLC0415
     from fullstep.lab.probe.command.probe import WantedCommand, run_command_probe  # noqa: PLC0415
 
@@ -59,18 +60,21 @@ def _run(arguments: argparse.Namespace) -> Probe:
 
     wanted = WantedCommand(tuple(arguments.command), arguments.steps, arguments.count_memory, arguments.silent_seconds)
     with progress("probing") as say:
-        return run_command_probe(wanted, hear=hear, progress=say, keep=lambda probe: _tell(probe, arguments))
+        return run_command_probe(wanted, hear=hear, progress=say, keep=lambda probe: kept.append(_tell(probe, arguments)))
 
 
-def keep_record(probe: Probe, where: str) -> None:
+def keep_record(probe: Probe, where: str) -> bool:
     """Writes it into a folder and says where on standard error, or why not: what was measured is told nonetheless.
 
     Args:
         probe: what was measured
         where: a folder or URL; empty: nothing is written
+
+    Returns:
+        False: it was to be kept, and is not
     """
     if not where:
-        return
+        return True
     from fullstep.formats.probe_record import save  # noqa: PLC0415
 
     try:
@@ -78,12 +82,14 @@ def keep_record(probe: Probe, where: str) -> None:
     except InputError as error:
         from fullstep.report.faults import faults_text  # noqa: PLC0415
 
-        sys.stderr.write(faults_text(error))
+        sys.stderr.write(f"fullstep: THE RECORD IS NOT KEPT\n{faults_text(error)}")
+        return False
+    return True
 
 
-def _tell(probe: Probe, arguments: argparse.Namespace) -> None:
-    """Also of a probe that a signal ends: whoever reads a pipe or a file has the record then."""
-    keep_record(probe, arguments.evidence)
+def _tell(probe: Probe, arguments: argparse.Namespace) -> bool:
+    """Whether it is kept. Also of a probe that a signal ends: whoever reads a pipe or a file has the record then."""
+    is_kept = keep_record(probe, arguments.evidence)
     if arguments.json:
         from fullstep.formats.probe_record import record_of  # noqa: PLC0415
         from fullstep.report.json import dump  # noqa: PLC0415
@@ -95,6 +101,7 @@ def _tell(probe: Probe, arguments: argparse.Namespace) -> None:
 
         sys.stdout.write(command_probe_text(probe, Paper.of(sys.stdout)))
     sys.stdout.flush()
+    return is_kept
 
 
 def _require_command(arguments: argparse.Namespace) -> None:

@@ -54,12 +54,15 @@ def probe_text(settings: Settings, probe: Probe, beside: Beside, paper: Paper) -
     for note in probe.environment.get("busy", ()):
         found += paper.entry("Busy", str(note))
     if beside.lines:
-        found += ["", *_table(beside.lines, paper), *_drawing(settings, probe, paper), ""]
+        ended_in = "" if probe.out_of_memory is None else probe.out_of_memory.phase
+        found += ["", *_table(beside.lines, paper, ended_in), *_drawing(settings, probe, paper), ""]
     if (unseen := probe.environment.get("released_unseen_bytes", 0)) > _WORTH_TELLING * (probe.largest("allocated_peak_bytes") or 0):
         text = f"threads of gloo released up to {_size(unseen)} that counts as allocated here: by so much each instant may be lower"
         found += paper.entry("Unseen", text)
     for label, text in _entries(probe, beside):
         found += paper.entry(label, text)
+    if isinstance(last := probe.environment.get("last_lines"), list):
+        found += paper.note("It wrote", "\n".join(("", *map(str, last))))
     return paper.finish(found)
 
 
@@ -85,15 +88,17 @@ def _device(probe: Probe) -> str:
     return str(probe.environment.get("device", "cpu"))
 
 
-def _table(lines: Sequence[BesideLine], paper: Paper) -> list[str]:
+def _table(lines: Sequence[BesideLine], paper: Paper, ended_in: str) -> list[str]:
+    """A stretch in which memory ran out is not compared: it did not come to its peak."""
     peak = max(lines, key=lambda line: line.measured)
     unit = unit_of(peak.measured)
     head = f"  {f'allocated, {unit.name}':<34}{'measured':>12}{'traced':>22}{'estimated':>22}"
     rows = [paper.ink(head, "bold")]
     for line in lines:
         words = {**INSTANTS, **_MORE_INSTANTS}.get(line.what, line.what)
-        traced = _beside(line.traced, line.traced_difference, unit.size_bytes)
-        estimated = _beside(None if line.estimated is None else line.estimated.likely, line.difference, unit.size_bytes)
+        is_cut = line.what == ended_in
+        traced = _beside(line.traced, line.traced_difference, unit.size_bytes, is_cut)
+        estimated = _beside(None if line.estimated is None else line.estimated.likely, line.difference, unit.size_bytes, is_cut)
         text = f"  {words:<34}{line.measured / unit.size_bytes:>12,.3f}{traced:>22}{estimated:>22}"
         rows.append(paper.ink(text, "bold") if line is peak else text)
     return rows
@@ -116,10 +121,12 @@ def _drawing(settings: Settings, probe: Probe, paper: Paper) -> list[str]:
     return ["", head, *timeline_lines(timeline, paper)]
 
 
-def _beside(said: float | None, off: float | None, unit: int) -> str:
+def _beside(said: float | None, off: float | None, unit: int, is_cut: bool) -> str:
     """What was said, and by how much that is off."""
     if said is None or off is None:
         return "-"
+    if is_cut:
+        return f"{said / unit:,.3f} (ran out)"
     return f"{said / unit:,.3f} ({round(off, 3) + 0.0:+.1%}{'!' if abs(off) > _FAR else ''})"
 
 
@@ -127,7 +134,7 @@ def _entries(probe: Probe, beside: Beside) -> list[tuple[str, str]]:
     found = []
     if (ran_out := probe.out_of_memory) is not None:
         found.append(("Ran out", _ran_out_words(probe)))
-        if ran_out.enough_bytes is not None:
+        if ran_out.enough_bytes is not None and _device(probe) != "cpu":  # there limits count more than tensors
             found.append(("Enough", f"at least {_size(ran_out.enough_bytes)} at that instant; later ones may ask for more"))
     for label, counter in (("Reserved", "reserved_peak_bytes"), ("Device", "device_used_bytes")):
         if (size := probe.largest(counter)) is not None:  # type: ignore[arg-type]
@@ -138,9 +145,9 @@ def _entries(probe: Probe, beside: Beside) -> list[tuple[str, str]]:
         found.append(("Network", f"communication that is not hidden takes {exposed:.1%} of a step"))
     if failed := probe.environment.get("save_failed"):
         found.append(("Save", f"FAILED: {failed}"))
+    if evaluations := [rank.evaluation_seconds for rank in probe.ranks if rank.evaluation_seconds is not None]:
+        found.append(("Evaluation", f"one micro-batch in {max(evaluations):.2f} s"))
     for rank in probe.ranks[:1]:
-        if rank.evaluation_seconds is not None:
-            found.append(("Evaluation", f"one micro-batch in {rank.evaluation_seconds:.2f} s"))
         if rank.save_seconds is not None and rank.save_bytes is not None:
             found.append(("Save", f"{_size(rank.save_bytes)} in {rank.save_seconds:.2f} s, in {probe.environment.get('saved_to')}"))
     hosts = [rank.host_peak_bytes for rank in probe.ranks if rank.host_peak_bytes is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from fullstep.errors import Fault, InputError, KeyTwiceError, unique_keys
@@ -102,6 +103,13 @@ def _of_this_schema(tree: object, origin: str, kind: str, allowed: int) -> dict[
 
 def _require_sound(probe: Probe, record: dict[str, Any], origin: str) -> None:
     """What no form of a single value tells."""
+    try:
+        datetime.fromisoformat(probe.made)
+    except ValueError:
+        raise InputError(Fault(f"{origin}: made", f'"{probe.made}"', "a day and a time that there are")) from None
+    if (probe.outcome == "out_of_memory") != (probe.out_of_memory is not None):
+        found = f'"{probe.outcome}" {"with" if probe.out_of_memory is not None else "without"} out_of_memory'
+        raise InputError(Fault(f"{origin}: outcome.what", found, "both of them or none"))
     parts = [(rank.rank, rank.device) for rank in probe.ranks]
     if len(set(parts)) != len(parts) or any(rank.rank >= probe.world_size for rank in probe.ranks):
         found = "a rank twice on the same device, or one beyond world_size"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -49,3 +50,18 @@ def agreed(text: str) -> str:
     texts = [text]
     dist.broadcast_object_list(texts, src=0)
     return texts[0]
+
+
+def require_the_same(what: str, text: str) -> None:
+    """That all ranks were told the same: on several nodes each has it from its own command. All call it.
+
+    Raises:
+        InputError: they were not
+    """
+    if int(os.environ.get("GROUP_WORLD_SIZE", "1")) == 1:
+        return
+    digests: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(digests, sha256(text.encode()).hexdigest())
+    if len(set(digests)) > 1:
+        found = f"{what} differ between the nodes"
+        raise InputError(Fault("nodes", found, "the same command, files and versions on each"))

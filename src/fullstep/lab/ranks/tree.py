@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +33,7 @@ _ACCOUNT_SECONDS = 5.0
 """for torchrun to say which rank died first"""
 _TAIL_BYTES, _TAIL_LINES, _TAIL_WIDTH = 2**15, 12, 240
 _TOO_LITTLE_MEMORY = "The system kills what takes more memory than there is: fewer ranks, shorter rows or a smaller model take less."
+_IN_USE = re.compile("EADDRINUSE|address already in use", re.IGNORECASE)
 _REPORT = "Please report this with the command."
 
 
@@ -54,10 +57,11 @@ class Tree:
         ranks: that were started on this node: the first of them, and those after it
         family: torchrun and all below it
         complaints: what they write to standard error
+        nodes: that take part
     """
 
-    def __init__(self, name: str, ranks: range, family: Processes, complaints: IO[bytes]) -> None:
-        self.name, self.ranks = name, ranks
+    def __init__(self, name: str, ranks: range, family: Processes, complaints: IO[bytes], nodes: Nodes = ONE_NODE) -> None:
+        self.name, self.ranks, self._nodes = name, ranks, nodes
         self.started_at = time.time()
         self.family = family
         self._process, self._complaints = family.first, complaints
@@ -118,8 +122,7 @@ class Tree:
                 if self.ended_early and silent > _ACCOUNT_SECONDS:
                     return
                 if silent > silent_seconds:
-                    remedy = "A rank hangs, or what it does takes longer here: allow more with --silent-seconds."
-                    raise self._error(f"said nothing for {silent_seconds:g} s and was stopped", remedy, SilentError)
+                    raise self._silent(silent_seconds)
                 self.family.take_note()
                 if not selector.select(_LOOK_SECONDS):
                     if self._process.poll() is not None:
@@ -134,6 +137,13 @@ class Tree:
                     yield bytes(rest) + line
                     rest.clear()
                 rest += last
+
+    def _silent(self, silent_seconds: float) -> LabError:
+        remedy = "A rank hangs, or what it does takes longer here: allow more with --silent-seconds."
+        if not self._stages and self._nodes.total > 1:
+            where = f"{self._nodes.host}:{self._nodes.port}"
+            remedy = f"Other nodes have not come to {where}: was the same command started on all {self._nodes.total}?"
+        return self._error(f"said nothing for {silent_seconds:g} s and was stopped", remedy, SilentError)
 
     def _message(self, line: bytes) -> dict[str, Any]:
         with suppress(ValueError, RecursionError):
@@ -163,7 +173,14 @@ class Tree:
     def _died(self) -> LabError:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS / 2)
-        return self._killed() or self._error(f"ended before its work was done (exit code {self._process.poll()})", _REPORT)
+        if killed := self._killed():
+            return killed
+        if not self._stages and self._nodes.total > 1 and _IN_USE.search(self._complained()):
+            return self._error(f"cannot use port {self._nodes.port} of {self._nodes.host}, which is in use", "--rendezvous names another.")
+        status = self._process.poll()
+        if status is not None and status < 0:
+            return self._error(f"lost its launcher, which was killed by {signal.Signals(-status).name}", "")
+        return self._error(f"ended before its work was done (exit code {status})", _REPORT)
 
     def _killed(self) -> LabError | None:
         """The rank that died first, where a signal ended it."""
@@ -214,7 +231,7 @@ def started(
         except OSError as error:
             what = f"its processes cannot be started: {error.strerror or error}"
             raise LabError(what, remedy="They need a temporary folder that can be written, and room for more processes.") from None
-        yield Tree(name, range(nodes.rank * ranks, (nodes.rank + 1) * ranks), family, complaints)
+        yield Tree(name, range(nodes.rank * ranks, (nodes.rank + 1) * ranks), family, complaints, nodes)
 
 
 def command(ranks: int, worker: str, task: Path, nodes: Nodes = ONE_NODE) -> Sequence[str]:

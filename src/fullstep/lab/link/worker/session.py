@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from fullstep.lab.link.task import Task
 from fullstep.lab.link.worker.collectives import Buffers, Call
-from fullstep.lab.ranks.joining import join_group
+from fullstep.lab.ranks.joining import join_group, require_the_same
 from fullstep.quantities import format_binary
 
 _SAY_SECONDS = 1.0
@@ -49,6 +49,7 @@ def measure(task: Task, say: Callable[[str], None]) -> dict[str, Any]:
     """
     say("joining the process group")
     device = join_group(task.device, "nccl")
+    require_the_same("sizes or iterations", f"{task.sizes_bytes} {task.iterations}")
     stage, buffers = _Stage(say), Buffers(max(task.sizes_bytes), device)
     samples, missing = [], {}
     for collective in task.collectives:

@@ -52,8 +52,19 @@ def notes_of(settings: Settings, device: str) -> list[str]:
             notes.append("nothing is paged on processors: all states count as allocated")
         notes.append("no dropout in attention: kernels of processors that have it would keep the whole matrix, as GPUs do not")
         if settings.layout.is_fsdp:
-            notes.append("gloo's reduce-scatter holds buffers of its own, as NCCL's does not: peaks of FSDP are higher than on GPUs")
+            notes.append("gloo reduces a copy of what it scatters, as NCCL does not: the peak of backward may be higher than on GPUs")
+        notes += _of_kernels(settings)
         notes.append("allocated is what torch asked host memory for in the thread that trains; GPU libraries' workspaces are not in it")
+    return notes
+
+
+def _of_kernels(settings: Settings) -> list[str]:
+    """Where processors' own hold something else than those of GPUs, whose memory a probe on processors does not tell then."""
+    notes = []
+    if settings.precision.autocast and settings.precision.compute != "float32":
+        notes.append("autocast of processors leaves norms and powers in bfloat16, which that of GPUs makes in float32")
+    if settings.precision.compute == "float32" and settings.step.attention != "eager":
+        notes.append("attention of processors takes grouped keys in float32, for which GPUs keep whole matrices of scores")
     return notes
 
 

@@ -7,7 +7,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callabl
         SystemExit, KeyboardInterrupt: a signal ended it; nothing is left running
     """
     outcome: tuple[Outcome, str] = ("completed", "")
+    wrote: tuple[str, ...] = ()
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with stops_wait(), room_of("probe") as room:
         task = _task(wanted, room)
@@ -84,17 +85,24 @@ def run_probe(wanted: Wanted, progress: Progress = lambda _: None, keep: Callabl
         try:
             _go(wanted, Path(room, "task.json"), progress)
         except SilentError as error:
-            outcome = "hung", str(error)
+            outcome, wrote = ("hung", _said_of(error)), error.details
         except LabError as error:
-            outcome = "rank_died", str(error)
+            outcome, wrote = ("rank_died", _said_of(error)), error.details
         except (SystemExit, KeyboardInterrupt) as stop:
             keep(_probe_of(wanted, made, ("stopped", signal_words(stop)), _records(room, wanted.world_size)))
             raise
         found = _probe_of(wanted, made, outcome, _records(room, wanted.world_size))
+    if wrote:
+        found = replace(found, environment={**found.environment, "last_lines": list(wrote)})
     if wanted.nodes.rank and found.outcome == "completed":
         return None
     keep(found)
     return found
+
+
+def _said_of(error: LabError) -> str:
+    """What happened and what to do, without the last lines that its processes wrote."""
+    return f"{error.what}. {error.remedy}" if error.remedy else error.what
 
 
 def _task(wanted: Wanted, room: str) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import sys
 import time
@@ -20,7 +21,7 @@ from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, observe_e
 from fullstep.lab.probe.worker.overlap import profiled_steps
 from fullstep.lab.probe.worker.steps import Steps
 from fullstep.lab.program.real import Program, build_program
-from fullstep.lab.ranks.joining import agreed, join_group
+from fullstep.lab.ranks.joining import agreed, join_group, require_the_same
 from fullstep.probing.faults import ran_out
 
 _RATE = 1e-5
@@ -41,6 +42,8 @@ def run_task(task: Task, say: Say) -> Record:
     """
     say("joining the process group")
     device = _join(task)
+    told = {"worksheet": task.worksheet, "config": task.config, "seed": task.seed, "steps": task.steps, "weights": task.weights}
+    require_the_same("worksheets, seeds or options", json.dumps({**told, "evaluates": task.evaluates, "saves": bool(task.saves_to)}))
     rank = _Rank(task, device, say)
     record, counter = rank.known.record, rank.counter
     rank.tell({"rank": dist.get_rank(), "device": _name(device), "environment": _environment(device)})
