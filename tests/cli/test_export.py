@@ -38,6 +38,7 @@ def test_one_file_goes_to_standard_output(sheet: str, capsys: pytest.CaptureFixt
 def test_a_probe_takes_the_place_of_the_run(sheet: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", sheet, "--to", "torchrun", "--probe", "--probe-options=--steps 20"]) == 0
     text = capsys.readouterr().out
+    assert main(["export", sheet, "--to", "torchrun", "--probe", "--method", "qlora"]) == 0  # bitsandbytes is wanted there, not here
     assert "fullstep probe - " in text and "--steps 20" in text
     assert "train.py" not in text and "Needs fullstep with its extra lab" in text
 

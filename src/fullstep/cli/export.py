@@ -143,7 +143,7 @@ def _require_probed(worksheet: Worksheet) -> None:
     from fullstep.job import settings_of  # noqa: PLC0415
     from fullstep.lab.probe import faults_of  # noqa: PLC0415
 
-    if faults := faults_of(settings_of(worksheet)):
+    if faults := faults_of(settings_of(worksheet), elsewhere=True):
         raise UnsupportedError(*(Fault(worksheet.where(each.where), each.found, each.allowed, each.remedy) for each in faults))
 
 

@@ -19,10 +19,15 @@ from fullstep.lab.buildable import (
 _ELSEWHERE = "`fullstep trace` and `fullstep estimate` cover it; `fullstep probe -- CMD` measures your own program."
 
 
-def faults_of(settings: Settings) -> list[Fault]:
-    """Everything in the worksheet that a probe does not cover; empty: it can be tried."""
+def faults_of(settings: Settings, *, elsewhere: bool = False) -> list[Fault]:
+    """Everything in the worksheet that a probe does not cover; empty: it can be tried.
+
+    Args:
+        settings: of the worksheet
+        elsewhere: it is to run on another machine: which libraries are here makes no difference
+    """
     others = [fault for part in (_of_method, _of_optimizer, _of_step) for fault in part(settings)]
-    return layout_faults(settings, _fault) + (others or library_faults(settings))
+    return layout_faults(settings, _fault) + (others or ([] if elsewhere else library_faults(settings)))
 
 
 def notes_of(settings: Settings, device: str) -> list[str]:
