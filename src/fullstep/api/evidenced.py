@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fullstep.api.answer import answer_of
 from fullstep.api.search import plan
-from fullstep.calibration.evidence import Used
+from fullstep.calibration.evidence import Records, Used, UsedOf
 from fullstep.calibration.narrowing import OF_MEMORY
 from fullstep.calibration.recorded import recorded
 from fullstep.calibration.residuals import BesideLine, beside
@@ -23,7 +23,6 @@ from fullstep.ledger.probe import Probe
 from fullstep.physics import estimate_memory
 from fullstep.physics.network.required import EXPOSED_SHARE
 from fullstep.physics.timing.step import step_time
-from fullstep.report.evidence_plan import PlanRecords, UsedOf
 
 if TYPE_CHECKING:
     from fullstep.plan.renting import Renter
@@ -78,7 +77,7 @@ def estimate_with_evidence(job: Job, where: str, exposed_share: float = EXPOSED_
 
 def plan_with_evidence(
     worksheet: Worksheet, where: str, *, trace: bool = False, progress: Callable[[str], None] | None = None, renter: Renter | None = None
-) -> tuple[Plan, PlanRecords]:
+) -> tuple[Plan, Records[UsedOf]]:
     """A plan, each of whose options has what records say of it.
 
     Args:
@@ -106,7 +105,7 @@ def plan_with_evidence(
         why = next((each.match.why for each in shelf.again(first[name].job).used if each.name == name), "")
         used.append(UsedOf(name, count["same"], count["near"], count["link"], len(options), why))
     refused = tuple(pair for pair in shelf.again(found.shown.job).refused if pair[0] not in counts)
-    return found, PlanRecords(used, refused, faults)
+    return found, Records(used, refused, faults)
 
 
 def _idle(option: Trial, shelf: Shelf) -> set[str]:

@@ -8,15 +8,17 @@ record outside of its own bounds narrows nothing, it shows that a mechanism is m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from fullstep.calibration.narrowing import COMMUNICATION
 from fullstep.calibration.recorded import Match, Recorded
+from fullstep.errors import Fault
 from fullstep.hardware import Card, device_overheads
 from fullstep.ledger import MemoryEstimate, StepTime
 from fullstep.ledger.probe import Probe
 from fullstep.quantities import GIB, Bounds
 
+UsedKind = TypeVar("UsedKind")
 _BESIDE = ("load", "evaluation", "save")
 """phases outside of the step"""
 _COUNTERS = (("allocated", "allocated_peak_bytes"), ("reserved", "reserved_peak_bytes"), ("device", "device_used_bytes"))
@@ -52,6 +54,32 @@ class Used(NamedTuple):
     """of a near one: its figures beside its own estimate"""
     notes: tuple[str, ...] = ()
     """where the program that was measured is not the worksheet's"""
+
+
+class UsedOf(NamedTuple):
+    """What a record did to the options of a plan; where there are none, to what comes closest."""
+
+    name: str
+    replaced: int
+    """options of which it replaces what was estimated"""
+    narrowed: int
+    """of which it narrows the bounds; a traced peak stands as traced"""
+    linked: int
+    """whose links it measured"""
+    options: int
+    """of so many"""
+    why: str
+    """of the first of them"""
+
+
+class Records(NamedTuple, Generic[UsedKind]):
+    """What became of the records of a folder."""
+
+    used: Sequence[UsedKind]
+    refused: Sequence[tuple[str, str]]
+    """record and why; of a plan, of its first option"""
+    faults: Sequence[Fault]
+    """of files that are no records"""
 
 
 def steady_peaks(probe: Probe) -> dict[str, int]:

@@ -84,8 +84,9 @@ def _with_evidence(arguments: argparse.Namespace, jobs: list[Job], renter: Rente
         raise InputError(Fault("--evidence", f"{len(jobs)} worksheets beside it", "one worksheet"))
     from fullstep.api.evidenced import estimate_with_evidence  # noqa: PLC0415 (few ask for it)
     from fullstep.api.prices import rentals_of  # noqa: PLC0415
+    from fullstep.calibration.evidence import Records  # noqa: PLC0415
     from fullstep.physics.network.required import EXPOSED_SHARE  # noqa: PLC0415
-    from fullstep.report.evidence_used import Records, used_as_dict, used_text  # noqa: PLC0415
+    from fullstep.report.evidence_used import used_as_dict, used_text  # noqa: PLC0415
 
     found = estimate_with_evidence(jobs[0], arguments.evidence, arguments.exposed_share or EXPOSED_SHARE, renter)
     records = Records(found.used, found.refused, found.faults)

@@ -11,8 +11,8 @@ from fullstep.cli.market_arguments import add_market_arguments, renter_from
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, worksheet_from
 
 if TYPE_CHECKING:
+    from fullstep.calibration.evidence import Records, UsedOf
     from fullstep.plan.search import Plan
-    from fullstep.report.evidence_plan import PlanRecords
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_DOES_NOT_FIT if found.verdict.answer == "nothing_fits" else EXIT_OK
 
 
-def _say(found: Plan, records: PlanRecords | None, as_json: bool) -> None:
+def _say(found: Plan, records: Records[UsedOf] | None, as_json: bool) -> None:
     if as_json:
         from fullstep.report.json import dump, dump_rows  # noqa: PLC0415
         from fullstep.report.plan_json import plan_as_dict  # noqa: PLC0415

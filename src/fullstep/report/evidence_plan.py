@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from fullstep.report.evidence_used import unused_lines
+from fullstep.calibration.evidence import Records, UsedOf
+from fullstep.report.evidence_used import unused_as_dict, unused_lines
 from fullstep.report.paper import Paper
-
-if TYPE_CHECKING:
-    from fullstep.errors import Fault
 
 _MOST_USED = 4
 
 
-class UsedOf(NamedTuple):
-    """What a record did to the options of a plan; where there are none, to what comes closest."""
-
-    name: str
-    replaced: int
-    """options of which it replaces what was estimated"""
-    narrowed: int
-    """of which it narrows the bounds; a traced peak stands as traced"""
-    linked: int
-    """whose links it measured"""
-    options: int
-    """of so many"""
-    why: str
-    """of the first of them"""
-
-
-class PlanRecords(NamedTuple):
-    """What became of each record."""
-
-    used: Sequence[UsedOf]
-    refused: Sequence[tuple[str, str]]
-    """record and why: of the first option"""
-    faults: Sequence[Fault]
-    """of files that are no records"""
-
-
-def plan_records_text(records: PlanRecords, paper: Paper) -> str:
+def plan_records_text(records: Records[UsedOf], paper: Paper) -> str:
     """Each record that was used, of how many options, then those that were not, and why."""
     lines: list[str] = []
     for record in records.used[:_MOST_USED]:
@@ -52,7 +23,7 @@ def plan_records_text(records: PlanRecords, paper: Paper) -> str:
     return paper.finish([*lines, *unused_lines(records.refused, records.faults, paper)])
 
 
-def plan_records_as_dict(records: PlanRecords) -> dict[str, Any]:
+def plan_records_as_dict(records: Records[UsedOf]) -> dict[str, Any]:
     """The same, with numbers of options."""
     used = [
         {
@@ -61,8 +32,7 @@ def plan_records_as_dict(records: PlanRecords) -> dict[str, Any]:
         }
         for each in records.used
     ]  # fmt: skip
-    refused = [{"file": name, "why": why} for name, why in records.refused]
-    return {"used": used, "refused": refused, "unreadable": [str(fault) for fault in records.faults]}
+    return {"used": used, **unused_as_dict(records.refused, records.faults)}
 
 
 def _did(record: UsedOf) -> str:

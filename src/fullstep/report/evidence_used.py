@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fullstep import __version__
-from fullstep.calibration.evidence import Residual, Used
+from fullstep.calibration.evidence import Records, Residual, Used
 from fullstep.calibration.residuals import BesideLine
 from fullstep.errors import Fault
 from fullstep.ledger.probe import Probe
@@ -24,17 +24,7 @@ _MOST_REFUSED = 4
 _VERBS = {"same": "replaces what was estimated", "near": "narrows the bounds", "link": "stands for what is assumed"}
 
 
-class Records(NamedTuple):
-    """What became of the records of a folder."""
-
-    used: Sequence[Used]
-    refused: Sequence[tuple[str, str]]
-    """record and why"""
-    faults: Sequence[Fault]
-    """of files that are no records"""
-
-
-def used_text(records: Records, paper: Paper) -> str:
+def used_text(records: Records[Used], paper: Paper) -> str:
     """Each record that was used and how, then those that were not, and why."""
     lines: list[str] = []
     for record in records.used:
@@ -66,7 +56,7 @@ def unused_lines(refused: Sequence[tuple[str, str]], faults: Sequence[Fault], pa
     return lines
 
 
-def used_as_dict(records: Records) -> dict[str, Any]:
+def used_as_dict(records: Records[Used]) -> dict[str, Any]:
     """The same; sizes in bytes, times in seconds."""
     used = [
         {
@@ -75,8 +65,12 @@ def used_as_dict(records: Records) -> dict[str, Any]:
         }
         for record in records.used
     ]  # fmt: skip
-    refused = [{"file": name, "why": why} for name, why in records.refused]
-    return {"used": used, "refused": refused, "unreadable": [str(fault) for fault in records.faults]}
+    return {"used": used, **unused_as_dict(records.refused, records.faults)}
+
+
+def unused_as_dict(refused: Sequence[tuple[str, str]], faults: Sequence[Fault]) -> dict[str, Any]:
+    """Records that were of no use, and why; files that could not be read."""
+    return {"refused": [{"file": name, "why": why} for name, why in refused], "unreadable": [str(fault) for fault in faults]}
 
 
 def beside_text(name: str, probe: Probe, lines: Sequence[BesideLine], paper: Paper) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from itertools import groupby, pairwise
 from typing import Any
 
 from fullstep.errors import Fault, InputError
-from fullstep.formats.probe_record.forms import Mismatch
 from fullstep.formats.probe_record.link_schema import LINK_RECORD
-from fullstep.formats.probe_record.writing import digest_of
+from fullstep.formats.probe_record.wholeness import CHANGED, alike, require_whole
 from fullstep.job.refusal import describe
 from fullstep.ledger.link import LINK_COLLECTIVES, LinkSample, MeasuredLink
 
-CHANGED = "It was changed after it was made: take the original."
 _RELATIVE = 1e-6
 """of derived figures: a line is rounded to nine digits"""
 
@@ -28,26 +25,10 @@ def link_from_record(record: dict[str, Any], origin: str) -> MeasuredLink:
     Raises:
         InputError: what it says is not allowed, or it was changed
     """
-    try:
-        LINK_RECORD.check(record)
-    except Mismatch as mismatch:
-        where = f"{origin}: {mismatch.where}" if mismatch.where else origin
-        raise InputError(Fault(where, mismatch.found, mismatch.allowed)) from None
-    require_digest(record, origin)
+    require_whole(record, LINK_RECORD, origin)
     link = _link(record)
     _require_sound(link, record, origin)
     return link
-
-
-def require_digest(record: dict[str, Any], origin: str) -> None:
-    """Returns where the record is as it was written.
-
-    Raises:
-        InputError: it is not
-    """
-    if digest_of({name: value for name, value in record.items() if name != "sha256"}) != record["sha256"]:
-        found, allowed = "not the digest of what the file holds", "a record as it was written"
-        raise InputError(Fault(f"{origin}: sha256", found, allowed, CHANGED))
 
 
 def _link(record: dict[str, Any]) -> MeasuredLink:
@@ -91,23 +72,3 @@ def _require_sound(link: MeasuredLink, record: dict[str, Any], origin: str) -> N
             if not alike(value, each.get(key), _RELATIVE):
                 where = f"{origin}: summary, {key} of {describe(name)}"
                 raise InputError(Fault(where, "other figures than its samples come to", "those of its samples", CHANGED))
-
-
-def alike(one: Any, other: Any, tolerance: float) -> bool:
-    """The same figures, under the same names and in the same order.
-
-    >>> alike({"low": 1.0, "sizes": [2, None]}, {"low": 1.001, "sizes": [2, None]}, 0.01), alike({"low": 1.0}, {}, 0.01)
-    (True, False)
-
-    Args:
-        one: table, list, number or anything else
-        other: likewise
-        tolerance: of numbers, relative to the larger one
-    """
-    if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(alike(one[name], other[name], tolerance) for name in one)
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(alike(*pair, tolerance) for pair in zip(one, other, strict=True))
-    if type(one) in (int, float) and type(other) in (int, float):
-        return math.isclose(one, other, rel_tol=tolerance)
-    return bool(one == other)

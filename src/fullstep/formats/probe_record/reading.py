@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any
 
 from fullstep.errors import Fault, InputError, KeyTwiceError, unique_keys
-from fullstep.formats.probe_record.forms import Mismatch
-from fullstep.formats.probe_record.link_reading import CHANGED, alike, link_from_record, require_digest
+from fullstep.formats.probe_record.link_reading import link_from_record
 from fullstep.formats.probe_record.link_schema import LINK_KIND, LINK_SCHEMA
 from fullstep.formats.probe_record.schema import KIND, RECORD, SCHEMA
+from fullstep.formats.probe_record.wholeness import CHANGED, alike, require_whole
 from fullstep.formats.probe_record.writing import LARGEST_BYTES, summary_of
 from fullstep.job.refusal import describe
 from fullstep.ledger.link import MeasuredLink
@@ -73,12 +72,7 @@ def probe_from_record(tree: object, origin: str) -> Probe:
         InputError: as :func:`probe_from_bytes` says
     """
     record = _of_this_schema(tree, origin, KIND, SCHEMA)
-    try:
-        RECORD.check(record)
-    except Mismatch as mismatch:
-        where = f"{origin}: {mismatch.where}" if mismatch.where else origin
-        raise InputError(Fault(where, mismatch.found, mismatch.allowed)) from None
-    require_digest(record, origin)
+    require_whole(record, RECORD, origin)
     probe = _probe(record)
     _require_sound(probe, record, origin)
     return probe
@@ -103,10 +97,6 @@ def _of_this_schema(tree: object, origin: str, kind: str, allowed: int) -> dict[
 
 def _require_sound(probe: Probe, record: dict[str, Any], origin: str) -> None:
     """What no form of a single value tells."""
-    try:
-        datetime.fromisoformat(probe.made)
-    except ValueError:
-        raise InputError(Fault(f"{origin}: made", f'"{probe.made}"', "a day and a time that there are")) from None
     if (probe.outcome == "out_of_memory") != (probe.out_of_memory is not None):
         found = f'"{probe.outcome}" {"with" if probe.out_of_memory is not None else "without"} out_of_memory'
         raise InputError(Fault(f"{origin}: outcome.what", found, "both of them or none"))
