@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from probes_by_hand import probe_by_hand
 
+from fullstep.api.probed import Probed
 from fullstep.cli import main
+from fullstep.errors import Fault, InputError
+from fullstep.job import settings_of, worksheet_from_mapping
+from fullstep.ledger.probe import Probe
 
 SHEET = ("probe", "--model", "gpt2", "--cpu", "1", "--no-trace")
 
@@ -93,10 +99,25 @@ def _ran(*_: object) -> None:
     raise ZeroDivisionError
 
 
-def test_a_model_with_an_encoder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "t5.json").write_text('{"model": {"config": {"model_type": "t5"}}, "batch": {"sequence_tokens": 8}}')
-    assert main(["probe", str(tmp_path / "t5.json"), "--cpu", "1"]) == 2
-    assert 'model: "t5" has an encoder as well; allowed: a causal language model' in capsys.readouterr().err
+@pytest.mark.parametrize("lost", ["", "save", "record"])
+def test_what_was_to_be_saved_or_kept_and_is_not_ends_with_4(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def probed(*_: object, keep: Callable[[Probe], None], **__: object) -> Probed:
+        seen = probe_by_hand(environment={"save_failed": "No space left"} if lost == "save" else {})
+        keep(seen)
+        return Probed(settings_of(worksheet_from_mapping({"model": {"name": "gpt2"}})), seen, None, (), None)
+
+    monkeypatch.setattr("fullstep.api.probed.probe", probed)
+    if lost == "record":
+        monkeypatch.setattr("fullstep.formats.probe_record.save", _refused)
+    assert main([*SHEET, "--evidence", str(tmp_path)]) == (4 if lost else 0)
+    said = capsys.readouterr()
+    assert ("THE RECORD IS NOT KEPT" in said.err) is (lost == "record") and "The probe completed" in said.out
+
+
+def _refused(*_: object) -> str:
+    raise InputError(Fault("records", "a full disk", "room"))
 
 
 def test_a_probe_saves_into_a_folder_of_its_own(tmp_path: Path) -> None:

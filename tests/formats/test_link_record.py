@@ -68,6 +68,7 @@ def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
         (change("summary", to=[[]]), r"summary\[0\]: a list of 0"),
         (change("more", to=1), 'an unknown key: "more"'),
         (change("made", to="yesterday"), 'made: "yesterday"'),
+        (change("made", to="2026-02-30T00:00:00+00:00"), 'made: "2026-02-30T00:00:00.00:00"; allowed: a day and a time that there are'),
     ],
 )
 def test_what_is_not_allowed_says_where(spoil: Callable[[dict[str, Any]], None], said: str) -> None:

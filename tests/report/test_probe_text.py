@@ -89,6 +89,26 @@ def test_memory_that_ran_out() -> None:
     assert "Enough at least 71.00 GiB at that instant" in found
 
 
+def test_the_stretch_in_which_memory_ran_out_is_not_compared() -> None:
+    """It did not come to its peak; the others did. What would have been enough is not known of a limit that counts more than tensors."""
+    ran_out = OutOfMemory(0, 2, "backward", GIB, 8 * GIB, None, 20 * GIB)
+    probe = replace(PROBE, outcome="out_of_memory", reason="", out_of_memory=ran_out, environment={"device": "cpu", "versions": {}})
+    found = text(probe)
+    assert "backward 9.000 - 9.900 (ran out)" in found and "forward 5.000 5.000 (+0.0%) 5.050 (+1.0%)" in found
+    assert "Enough" not in found
+
+
+def test_what_ranks_wrote_last_stands_behind_a_bar() -> None:
+    environment = {**PROBE.environment, "last_lines": ["line 1", "It fits"]}
+    probe = replace(PROBE, outcome="rank_died", reason="rank 1 stopped", environment=environment)
+    assert probe_text(SETTINGS, probe, BESIDE, Paper()).rstrip().endswith("  It wrote\n    | line 1\n    | It fits")
+
+
+def test_an_evaluation_takes_as_long_as_its_slowest_rank() -> None:
+    ranks = tuple(replace(rank, evaluation_seconds=seconds) for rank, seconds in zip(PROBE.ranks, (0.03, 0.08), strict=True))
+    assert "Evaluation one micro-batch in 0.08 s" in text(replace(PROBE, ranks=ranks))
+
+
 @pytest.mark.parametrize(("unseen", "told"), [(9 * GIB // 200, False), (GIB, True)])
 def test_releases_that_were_not_seen_are_told_where_they_matter(unseen: int, told: bool) -> None:
     probe = replace(PROBE, environment={**PROBE.environment, "released_unseen_bytes": unseen})

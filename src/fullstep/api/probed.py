@@ -26,8 +26,6 @@ from fullstep.quantities import GIB
 SEED = 20_260_101
 STEPS = 5
 SILENT_SECONDS = 600.0
-_NOT_CAUSAL = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
-"""types of models that a rank would refuse, once it has loaded its libraries"""
 Progress = Callable[[str], None]
 
 
@@ -84,8 +82,6 @@ def probe(
     if faults := faults_of(settings):
         raise UnsupportedError(*(Fault(sheet.where(fault.where), fault.found, fault.allowed, fault.remedy) for fault in faults))
     config, name = model_config(sheet.section("model"))
-    if config.get("model_type") in _NOT_CAUSAL:
-        raise UnsupportedError(Fault("model", f'"{config["model_type"]}" has an encoder as well', "a causal language model"))
     recorded = edit(sheet, {"model.config": config}) if isinstance(sheet.section("model").get("config"), str) else sheet
     wanted = Wanted(
         worksheet=recorded.as_dict(), config=config, model=str(sheet.section("model").get("name") or name), device=device, ranks=ranks,

@@ -72,7 +72,9 @@ def _compared(first: list[Figure], second: list[Figure], circumstances: tuple[di
 
 
 _ORDER = ("peaks", "instants", "time", "rest", *LINK_COLLECTIVES)
-_NO_CIRCUMSTANCE = ("environment.began", "environment.ended", "environment.released_unseen_bytes")
+_NO_CIRCUMSTANCE = (
+    "environment.began", "environment.ended", "environment.busy", "environment.last_lines", "environment.released_unseen_bytes",
+)  # fmt: skip
 """what is different between any two records, and results of their own"""
 
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fullstep.cli import EXIT_DOES_NOT_FIT, EXIT_LAB, EXIT_OK
+from fullstep.cli import EXIT_OK
 from fullstep.cli.node_arguments import add_node_arguments, nodes_from, told_elsewhere
 from fullstep.cli.places import fault_of_place
-from fullstep.cli.probe_command import add_command_arguments, keep_record, run_command_probe_cli
+from fullstep.cli.probe_command import add_command_arguments, exit_code, keep_record, run_command_probe_cli
 from fullstep.cli.worksheet_arguments import add_worksheet_arguments, states_anything, worksheet_from
 from fullstep.errors import Fault, InputError
 
@@ -24,7 +24,6 @@ TAKES_COMMAND = True
 """what follows -- is somebody's own training"""
 _STEPS = 5
 _HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
-_EXITS = {"completed": EXIT_OK, "out_of_memory": EXIT_DOES_NOT_FIT, "rank_died": EXIT_LAB, "hung": EXIT_LAB}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     nodes = nodes_from(arguments)
     if not nodes.begins:
         return EXIT_OK
-    _require_places(arguments, nodes.rank == 0)
+    _require_places(arguments)
     if not states_anything(arguments):
         remedy = "For example: fullstep probe job.toml --cpu 1, or: fullstep probe -- python train.py"
         raise InputError(Fault("worksheet", "none is given", "a file, - for standard input, flags, or a command after --", remedy))
@@ -77,19 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(told_elsewhere(nodes))
         return EXIT_OK
     _say(probed, arguments.json)
-    is_whole = all(kept) and "save_failed" not in probed.probe.environment
-    return _EXITS[probed.probe.outcome] or (EXIT_OK if is_whole else EXIT_LAB)
+    return exit_code(probed.probe, all(kept))
 
 
-def _require_places(arguments: argparse.Namespace, tells: bool) -> None:
-    """That folders can be made and URLs be reached, as far as that is known before anything runs.
-
-    Args:
-        arguments: of the command line
-        tells: this node is the one that writes the record
-    """
+def _require_places(arguments: argparse.Namespace) -> None:
+    """That folders can be made and URLs be reached, as far as that is known before anything runs."""
     found = (
-        fault_of_place("--evidence", arguments.evidence if tells else ""), fault_of_place("--save-to", arguments.save_to),
+        fault_of_place("--evidence", arguments.evidence), fault_of_place("--save-to", arguments.save_to),
         _fault_of_weights(arguments.real_weights),
     )  # fmt: skip
     if faults := [fault for fault in found if fault is not None]:

@@ -47,7 +47,7 @@ def run_command_probe_cli(arguments: argparse.Namespace) -> int:
         found = _run(arguments, kept)
     if found.outcome == "completed" and not found.ranks:
         return EXIT_INPUT
-    return _EXITS[found.outcome] or (EXIT_OK if all(kept) else EXIT_LAB)
+    return exit_code(found, all(kept))
 
 
 def _run(arguments: argparse.Namespace, kept: list[bool]) -> Probe:
@@ -61,6 +61,12 @@ def _run(arguments: argparse.Namespace, kept: list[bool]) -> Probe:
     wanted = WantedCommand(tuple(arguments.command), arguments.steps, arguments.count_memory, arguments.silent_seconds)
     with progress("probing") as say:
         return run_command_probe(wanted, hear=hear, progress=say, keep=lambda probe: kept.append(_tell(probe, arguments)))
+
+
+def exit_code(probe: Probe, is_kept: bool) -> int:
+    """Of its outcome; of one that completed, whether all that was to be saved and kept is there."""
+    is_whole = is_kept and "save_failed" not in probe.environment
+    return _EXITS[probe.outcome] or (EXIT_OK if is_whole else EXIT_LAB)
 
 
 def keep_record(probe: Probe, where: str) -> bool:

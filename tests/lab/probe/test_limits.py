@@ -84,3 +84,21 @@ def test_notes() -> None:
     on_processors = " ".join(notes_of(settings(method={"kind": "qlora"}, optimizer={"name": "paged_adamw_8bit"}), "cpu"))
     assert "nothing is paged" in on_processors and "loading holds the base at full width" in on_processors
     assert "compiled for processors" in " ".join(notes_of(settings(step=step), "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"precision": {"weights": "float32", "compute": "bfloat16"}}, "autocast of processors leaves norms"),
+        ({"precision": {"weights": "float32", "compute": "float32"}}, "takes grouped keys in float32"),
+    ],
+)
+def test_kernels_of_processors_are_told_where_they_hold_something_else(sections: dict[str, Any], said: str) -> None:
+    assert any(said in note for note in notes_of(settings(**sections), "cpu"))
+    assert not any(said in note for note in (*notes_of(settings(**sections), "cuda"), *notes_of(settings(), "cpu")))
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_libraries_count_where_it_runs(elsewhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buildable, "find_spec", lambda _: None)
+    assert bool(faults_of(settings(method={"kind": "qlora"}), elsewhere=elsewhere)) is not elsewhere

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,23 @@ def say(**message: object) -> None:
     print(json.dumps(message), flush=True)
 
 
+def on_second_node() -> None:
+    for rank in (3, 2):
+        say(rank=rank, process=os.getpid(), progress="training on the second node" if rank == 2 else "training as well")
+        say(rank=rank, done=True)
+
+
+_BEFORE_ANY_RANK = {
+    "alone": lambda: time.sleep(600),
+    "port in use": lambda: sys.exit("torch.distributed.DistNetworkError: ... (errno: 98 - Address already in use)."),
+    "second node": on_second_node,
+}
+
+
 def main(behaviour: str) -> None:
+    if behaviour in _BEFORE_ANY_RANK:
+        _BEFORE_ANY_RANK[behaviour]()
+        return
     say(rank=0, process=os.getpid(), progress="training")
     say(rank=1, process=os.getpid(), progress="training as well")
     if behaviour == "saver":  # outlives its rank in a session of its own, as a saving process does
@@ -32,6 +49,8 @@ def main(behaviour: str) -> None:
         account += f"  traceback : Signal 9 (SIGKILL) received by PID {os.getpid()}"
         print(account, file=sys.stderr, flush=True)
         sys.exit(1)
+    if behaviour == "loses its launcher":
+        os.kill(os.getpid(), signal.SIGKILL)
     if behaviour == "babbles":
         print("hello", flush=True)
     if behaviour == "faults":

@@ -12,7 +12,7 @@ import pytest
 
 from fullstep.errors import FullstepError, LabError, UnsupportedError
 from fullstep.lab.ranks import tree
-from fullstep.lab.ranks.nodes import Nodes
+from fullstep.lab.ranks.nodes import ONE_NODE, Nodes
 from fullstep.lab.ranks.tree import RanksFailedError, Tree
 
 
@@ -24,8 +24,8 @@ def _fake_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "command", command)
 
 
-def started(name: str, ranks: int, behaviour: Path) -> AbstractContextManager[Tree]:
-    return tree.started(f'leg "{name}"', ranks, "no.module", behaviour, {})
+def started(name: str, ranks: int, behaviour: Path, nodes: Nodes = ONE_NODE) -> AbstractContextManager[Tree]:
+    return tree.started(f'leg "{name}"', ranks, "no.module", behaviour, {}, nodes=nodes)
 
 
 def left_behind(found: Tree) -> list[int]:
@@ -42,12 +42,35 @@ def left_behind(found: Tree) -> list[int]:
         ("crashes", LabError, 'rank 1 of leg "saving" stopped: ValueError: no'),
         ("faults", UnsupportedError, "method.kind: refused; allowed: full"),
         ("failed", RanksFailedError, "the checkpoint is damaged"),
+        ("loses its launcher", LabError, 'lost its launcher, which was killed by SIGKILL; last stage: "training"$'),
     ],
 )
 def test_what_goes_wrong_is_said_and_nothing_is_left(behaviour: str, kind: type[FullstepError], message: str) -> None:
     with pytest.raises(kind, match=message), started("saving", 2, Path(behaviour)) as found:
         found.wait_for_ranks(1.0, lambda _: None)
     assert left_behind(found) == []
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        ("alone", r"said nothing for 3 s.*Other nodes have not come to 10\.0\.0\.1:4000: was the same command started on all 2"),
+        ("port in use", r"cannot use port 4000 of 10\.0\.0\.1, which is in use.*--rendezvous names another"),
+    ],
+)
+def test_of_several_nodes_it_is_said_why_they_did_not_meet(behaviour: str, message: str) -> None:
+    nodes = Nodes(2, 0, "10.0.0.1", 4000)
+    with pytest.raises(LabError, match=message), started("saving", 2, Path(behaviour), nodes) as found:
+        found.wait_for_ranks(3.0, lambda _: None)
+    assert left_behind(found) == []
+
+
+def test_on_another_node_its_own_first_rank_tells_the_stage() -> None:
+    stages: list[str] = []
+    with started("saving", 2, Path("second node"), Nodes(2, 1, "10.0.0.1", 4000)) as found:
+        found.wait_for_ranks(30.0, stages.append)
+        found.wait_for_end()
+    assert stages == ["training on the second node"]
 
 
 def test_stages_are_told_and_a_good_end_is_waited_for() -> None:

@@ -42,8 +42,8 @@ def run_task(task: Task, say: Say) -> Record:
     """
     say("joining the process group")
     device = _join(task)
-    told = {"worksheet": task.worksheet, "config": task.config, "seed": task.seed, "steps": task.steps, "weights": task.weights}
-    require_the_same("worksheets, seeds or options", json.dumps({**told, "evaluates": task.evaluates, "saves": bool(task.saves_to)}))
+    alike = task._replace(records="", saves_to=str(bool(task.saves_to)))  # folders are each node's own
+    require_the_same("worksheets, seeds or options", json.dumps(alike))
     rank = _Rank(task, device, say)
     record, counter = rank.known.record, rank.counter
     rank.tell({"rank": dist.get_rank(), "device": _name(device), "environment": _environment(device)})
