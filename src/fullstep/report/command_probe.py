@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from fullstep.ledger.probe import OutOfMemory, Probe, ProbedRank, Stretch, instants_of
-from fullstep.quantities import GIB, MIB
 from fullstep.report.paper import Paper
+from fullstep.report.wording import measured_size
 
 _OUTCOMES = {
     "completed": "Measured", "out_of_memory": "OUT OF MEMORY", "rank_died": "A RANK DIED", "hung": "IT HUNG", "stopped": "Stopped",
@@ -45,8 +45,8 @@ def _asked(ran_out: OutOfMemory) -> str:
         if size is not None
     ]  # fmt: skip
     sizes = [ran_out.asked_bytes, ran_out.allocated_bytes, ran_out.reserved_bytes, ran_out.limit_bytes]
-    said = ", ".join(parts).format(*(_sized(size) for size in sizes if size is not None))
-    enough = "" if ran_out.enough_bytes is None else f" {_sized(ran_out.enough_bytes)} would have been enough at that instant."
+    said = ", ".join(parts).format(*(measured_size(size) for size in sizes if size is not None))
+    enough = "" if ran_out.enough_bytes is None else f" {measured_size(ran_out.enough_bytes)} would have been enough at that instant."
     return f"{said[:1].upper()}{said[1:]}.{enough}" if said else ""
 
 
@@ -70,8 +70,9 @@ def _memory_lines(probe: Probe, paper: Paper) -> list[str]:
     worst = probe.worst
     lines: list[str] = []
     if worst is not None and worst.peak is not None:
-        lines += paper.entry("Highest", f"{_sized(worst.peak.allocated_peak_bytes)} allocated on rank {worst.rank}, {_at(worst.peak)}")
-        instants = [f"{name.replace('_', ' ')} {_sized(size)}" for name, size in instants_of(worst.memory).items()]
+        highest = measured_size(worst.peak.allocated_peak_bytes)
+        lines += paper.entry("Highest", f"{highest} allocated on rank {worst.rank}, {_at(worst.peak)}")
+        instants = [f"{name.replace('_', ' ')} {measured_size(size)}" for name, size in instants_of(worst.memory).items()]
         lines += paper.entry("Last step", " · ".join(instants))
     if not probe.ranks:
         return lines
@@ -84,7 +85,7 @@ def _memory_lines(probe: Probe, paper: Paper) -> list[str]:
 def _rank_line(rank: ProbedRank) -> str:
     def highest(values: list[int | None]) -> str:
         known = [value for value in values if value is not None]
-        return _sized(max(known)) if known else "-"
+        return measured_size(max(known)) if known else "-"
 
     columns = [
         highest([each.allocated_peak_bytes for each in rank.memory]), highest([each.reserved_peak_bytes for each in rank.memory]),
@@ -96,14 +97,6 @@ def _rank_line(rank: ProbedRank) -> str:
 def _at(peak: Stretch) -> str:
     return f"{peak.phase.replace('_', ' ')} of step {peak.step}" if peak.step else peak.phase.replace("_", " ")
 
-
-def _sized(size: int) -> str:
-    """In the larger of two units that leaves a digit before the point.
-
-    >>> _sized(3 * 2**29), _sized(5 * 2**20)
-    ('1.50 GiB', '5.0 MiB')
-    """
-    return f"{size / GIB:.2f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
 
 
 def _timed(seconds: float) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 from fullstep.ledger.link import LINK_COLLECTIVES, MeasuredLink
 from fullstep.ledger.probe import Probe
-from fullstep.quantities import GIB, MIB
 from fullstep.report.link_text import rate_words, time_words
+from fullstep.report.wording import measured_size
 
 NONE = "–"
 _SMALL_SECONDS = 0.1
@@ -44,7 +44,7 @@ def figure_words(value: float | None, unit: str) -> str:
     if value is None:
         return NONE
     if unit == "bytes":
-        return _size(value)
+        return measured_size(value)
     if unit == "fraction":
         return f"{100 * value:.1f} %"
     if unit == "bytes_per_second":
@@ -105,10 +105,4 @@ def value_words(key: str, value: Any) -> str:
     if value is None or value == "":
         return NONE
     is_size = key.endswith("_bytes") and type(value) in (int, float)
-    return _size(value) if is_size else str(value).replace("_", " ") if key == "outcome" else str(value)
-
-
-def _size(size_bytes: float) -> str:
-    if size_bytes >= GIB:
-        return f"{size_bytes / GIB:,.2f} GiB"
-    return f"{size_bytes / MIB:,.2f} MiB" if size_bytes >= MIB else f"{size_bytes / 1024:,.1f} KiB"
+    return measured_size(value) if is_size else str(value).replace("_", " ") if key == "outcome" else str(value)

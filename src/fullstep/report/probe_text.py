@@ -11,10 +11,10 @@ from fullstep.ledger import Moment
 from fullstep.ledger.probe import Probe
 from fullstep.ledger.trace import Phase
 from fullstep.plan.layouts import layout_name
-from fullstep.quantities import GIB, MIB, Bounds
+from fullstep.quantities import Bounds
 from fullstep.report.paper import Paper
 from fullstep.report.timeline import moment_words, peak_of, timeline_lines
-from fullstep.report.wording import INSTANTS, headline, unit_of
+from fullstep.report.wording import INSTANTS, headline, measured_size, unit_of
 
 _OUTCOMES = {
     "completed": "The probe completed", "out_of_memory": "The probe RAN OUT OF MEMORY", "rank_died": "A rank DIED",
@@ -57,7 +57,7 @@ def probe_text(settings: Settings, probe: Probe, beside: Beside, paper: Paper) -
         ended_in = "" if probe.out_of_memory is None else probe.out_of_memory.phase
         found += ["", *_table(beside.lines, paper, ended_in), *_drawing(settings, probe, paper), ""]
     if (unseen := probe.environment.get("released_unseen_bytes", 0)) > _WORTH_TELLING * (probe.largest("allocated_peak_bytes") or 0):
-        text = f"threads of gloo released up to {_size(unseen)} that counts as allocated here: by so much each instant may be lower"
+        text = f"threads of gloo released up to {measured_size(unseen)} that counts as allocated here: by so much each instant may be lower"
         found += paper.entry("Unseen", text)
     for label, text in _entries(probe, beside):
         found += paper.entry(label, text)
@@ -78,7 +78,7 @@ def outcome_words(probe: Probe) -> str:
 def known_words(probe: Probe) -> str:
     """What a probe that did not come to its end has measured, in a line."""
     peak, count = probe.largest("allocated_peak_bytes"), len(probe.step_seconds)
-    memory = "no memory was counted yet" if peak is None else f"{_size(peak)} allocated at most"
+    memory = "no memory was counted yet" if peak is None else f"{measured_size(peak)} allocated at most"
     if not count:
         return f"{memory}, no step was timed yet"
     return f"{memory}, {count} {'step' if count == 1 else 'steps'} timed ({probe.median_step_seconds:.3f} s, the median)"
@@ -135,10 +135,10 @@ def _entries(probe: Probe, beside: Beside) -> list[tuple[str, str]]:
     if (ran_out := probe.out_of_memory) is not None:
         found.append(("Ran out", _ran_out_words(probe)))
         if ran_out.enough_bytes is not None and _device(probe) != "cpu":  # there limits count more than tensors
-            found.append(("Enough", f"at least {_size(ran_out.enough_bytes)} at that instant; later ones may ask for more"))
+            found.append(("Enough", f"at least {measured_size(ran_out.enough_bytes)} at that instant; later ones may ask for more"))
     for label, counter in (("Reserved", "reserved_peak_bytes"), ("Device", "device_used_bytes")):
         if (size := probe.largest(counter)) is not None:  # type: ignore[arg-type]
-            found.append((label, f"{_size(size)} at most on any rank"))
+            found.append((label, f"{measured_size(size)} at most on any rank"))
     if probe.step_seconds:
         found.append(("Step", _step_words(probe, beside)))
     if (exposed := probe.exposed_communication_fraction) is not None:
@@ -149,10 +149,10 @@ def _entries(probe: Probe, beside: Beside) -> list[tuple[str, str]]:
         found.append(("Evaluation", f"one micro-batch in {max(evaluations):.2f} s"))
     for rank in probe.ranks[:1]:
         if rank.save_seconds is not None and rank.save_bytes is not None:
-            found.append(("Save", f"{_size(rank.save_bytes)} in {rank.save_seconds:.2f} s, in {probe.environment.get('saved_to')}"))
+            found.append(("Save", f"{measured_size(rank.save_bytes)} in {rank.save_seconds:.2f} s, in {probe.environment.get('saved_to')}"))
     hosts = [rank.host_peak_bytes for rank in probe.ranks if rank.host_peak_bytes is not None]
     if hosts:
-        found.append(("Host", f"{_size(max(hosts))} at most in one process"))
+        found.append(("Host", f"{measured_size(max(hosts))} at most in one process"))
     versions = " · ".join(f"{name} {version}" for name, version in probe.environment.get("versions", {}).items())
     seed = "" if probe.seed is None else f" · seed {probe.seed}"
     return [*found, ("Evidence", f"measured · {versions}{seed}")]
@@ -174,15 +174,7 @@ def _step_words(probe: Probe, beside: Beside) -> str:
 def _ran_out_words(probe: Probe) -> str:
     ran_out = probe.out_of_memory
     assert ran_out is not None
-    asked = "an unknown size" if ran_out.asked_bytes is None else _size(ran_out.asked_bytes)
+    asked = "an unknown size" if ran_out.asked_bytes is None else measured_size(ran_out.asked_bytes)
     words = f"{ran_out.where}: {asked} was asked for"
     there = [("allocated", ran_out.allocated_bytes), ("reserved", ran_out.reserved_bytes), ("limit", ran_out.limit_bytes)]
-    return words + "".join(f" · {_size(size)} {name}" for name, size in there if size is not None)
-
-
-def _size(size_bytes: float) -> str:
-    """
-    >>> _size(3 * 2**30), _size(5 * 2**20)
-    ('3.00 GiB', '5.0 MiB')
-    """
-    return f"{size_bytes / GIB:,.2f} GiB" if size_bytes >= GIB / 10 else f"{size_bytes / MIB:,.1f} MiB"
+    return words + "".join(f" · {measured_size(size)} {name}" for name, size in there if size is not None)

@@ -73,6 +73,17 @@ def unit_of(peak_bytes: float) -> Unit:
     return IN_GIB if peak_bytes >= GIB else IN_MIB
 
 
+def measured_size(size_bytes: float) -> str:
+    """A measured size in the largest unit that it reaches, finer than an estimate is.
+
+    >>> measured_size(3 * 2**30), measured_size(5 * 2**20), measured_size(1536)
+    ('3.00 GiB', '5.00 MiB', '1.5 KiB')
+    """
+    if size_bytes >= GIB:
+        return f"{size_bytes / GIB:,.2f} GiB"
+    return f"{size_bytes / MIB:,.2f} MiB" if size_bytes >= MIB else f"{size_bytes / 2**10:,.1f} KiB"
+
+
 def gib(size_bytes: float) -> str:
     """Bytes as a bare number of GiB."""
     return IN_GIB.number(size_bytes)
