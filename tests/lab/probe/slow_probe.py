@@ -10,6 +10,7 @@ from socket import socket
 from typing import Any
 
 import pytest
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from fullstep.api.probed import Probed, probe
 from fullstep.formats.probe_record import read_all
@@ -45,6 +46,16 @@ def _probed(layout: str, ranks: int, **sections: Any) -> Probed:
 def test_every_instant_is_the_traced_one(layout: str, ranks: int, sections: dict[str, Any]) -> None:
     found = _probed(layout, ranks, **sections)
     assert found.probe.outcome == "completed" and len(found.probe.ranks) == ranks
+    lines = {line.what: line for line in found.lines}
+    for at in STEP:
+        assert lines[at].traced == pytest.approx(lines[at].measured, rel=0.02), at
+
+
+def test_real_weights_count_whichever_thread_has_read_them(tmp_path: Path) -> None:
+    AutoModelForCausalLM.from_config(AutoConfig.for_model(**MODEL)).save_pretrained(tmp_path / "weights")
+    sheet = {"model": {"config": MODEL}, "batch": {"sequence_tokens": 128, "micro_batch": 2, "accumulation": 2}}
+    found = probe(worksheet_from_mapping(sheet), cpu=1, steps=3, weights=str(tmp_path / "weights"))
+    assert found is not None
     lines = {line.what: line for line in found.lines}
     for at in STEP:
         assert lines[at].traced == pytest.approx(lines[at].measured, rel=0.02), at

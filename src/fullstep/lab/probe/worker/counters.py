@@ -91,8 +91,8 @@ class ProcessorCounter(Counter):
     """The events of torch's allocator of host memory (``[memory]`` of torch.profiler), added up.
 
     They tell of what this thread, and autograd on its behalf, asks for and releases: not of threads of gloo, which release what they have
-    sent, nor of what a library takes by itself. Between micro-batches no more counts than tensors hold. They tell of no release of what was
-    there before they began. Sizes are as asked for, without rounding.
+    sent, nor of those that read weights, nor of what a library takes by itself. Between micro-batches what tensors hold counts instead.
+    They tell of no release of what was there before they began. Sizes are as asked for, without rounding.
     """
 
     _model: nn.Module | None = None
@@ -138,7 +138,7 @@ def _added_up(events: Any) -> list[Stretch]:
             peak = max(peak, allocated)
             continue
         if name.startswith(_TENSORS):
-            allocated = min(allocated, int(name.removeprefix(_TENSORS)))
+            allocated = int(name.removeprefix(_TENSORS))
             continue
         if under_way is not None:
             found.append(Stretch(*under_way, peak, allocated))
