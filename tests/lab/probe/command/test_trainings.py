@@ -41,7 +41,7 @@ def test_memory_that_runs_out_under_a_limit(capsys: pytest.CaptureFixture[str]) 
     assert main(["probe", "--", *command]) == 3
     out = capsys.readouterr().out
     assert "OUT OF MEMORY: rank 0 in forward of step 3." in out
-    assert "256.0 MiB were asked for, the limit is 2.86 GiB." in out
+    assert "256.00 MiB were asked for, the limit is 2.86 GiB." in out
 
 
 def test_an_error_that_the_program_catches_ends_nothing() -> None:
