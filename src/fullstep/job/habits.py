@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fullstep.job.job import GradientsCleared, Loading
+from fullstep.job.job import GradientsCleared, Loading, Settings
 from fullstep.quantities import DType
 
 _TABLE = Path(__file__).parent / "data" / "habits.json"
@@ -112,3 +112,11 @@ def holds(row: dict[str, Any], numbers: tuple[int, ...], implementation: str, sh
 def _table() -> dict[str, Any]:
     frameworks: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))["frameworks"]
     return frameworks
+
+
+def prefetches_units(settings: Settings) -> bool:
+    """The next unit is gathered while one is in use: FSDP2, and FSDP1 as torch has it (BACKWARD_PRE); accelerate's FSDP1 plugin
+    leaves backward_prefetch at NO_PREFETCH unless told otherwise."""
+    if settings.layout.prefetch_units is not None:
+        return settings.layout.prefetch_units > 0
+    return not (settings.layout.implementation == "fsdp1" and settings.step.framework in HUGGING_FACE)

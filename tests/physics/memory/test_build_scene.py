@@ -50,7 +50,7 @@ def test_buckets(eight_billion: Make) -> None:
 def test_fsdp_gathers_the_root_and_reduces_in_float32(eight_billion: Make) -> None:
     found = scene(eight_billion(layout__strategy="fsdp", machine__gpus=8))
     assert (found.root.gathered, found.gathered_whole, found.prefetches) == (2 * ROOT, 0, True)
-    assert (found.blocks[0].gathered, found.blocks[0].reduced, found.root.reduced) == (2 * BLOCK, 4 * BLOCK, 4 * ROOT)
+    assert (found.blocks[0].gathered, found.blocks[0].reduction.buffer, found.root.reduction.buffer) == (2 * BLOCK, 4 * BLOCK, 4 * ROOT)
     assert found.blocks[0].gradients_left == pytest.approx(2 * BLOCK / 8)
 
 

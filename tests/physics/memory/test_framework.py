@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from fullstep.job import Job
+from fullstep.job.habits import prefetches_units
 from fullstep.physics.memory.framework import (
     asks_for_grouped_keys,
     is_reentrant,
     output_bytes_per_logit,
-    prefetches_units,
     repeats_keys,
     transformers_version,
 )

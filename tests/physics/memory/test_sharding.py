@@ -9,7 +9,7 @@ import pytest
 
 from fullstep.job import Job
 from fullstep.physics.memory.optimizer import state_bytes
-from fullstep.physics.memory.sharding import Shares, Units, shares, units
+from fullstep.physics.memory.sharding import Reduction, Shares, Units, reduction, shares, units
 from fullstep.physics.memory.weights import gradient_bytes, trainable, weight_bytes
 
 Make = Callable[..., Job]
@@ -94,3 +94,30 @@ def test_quantized_units_travel_as_they_are_stored(eight_billion: Make) -> None:
     weights: Any = weight_bytes(job)
     assert gathered(job).blocks[0] == pytest.approx(weights.per_block[0] + 2 * trainable(job).adapters_per_block[0])
     assert gathered(job).root == weights.outside / 2  # stored in float32, gathered in 16 bits
+
+
+def test_what_a_reduction_holds(eight_billion: Make) -> None:
+    """16e6 bfloat16 gradients over 4 GPUs in float32: 64 MB are handed over, a part of the sum is 16 MB, of the gradients 8 MB."""
+    over_four = {"layout__strategy": "fsdp", "machine__gpus": 4}
+    fsdp2 = reduction(eight_billion(**over_four), 32e6, 2, last=5e6)
+    assert fsdp2 == Reduction(whole=32e6, buffer=64e6, summed=16e6, part=8e6, lingering=5e6, piled=64e6)
+    fsdp1 = reduction(eight_billion(**over_four, layout__implementation="fsdp1"), 32e6, 2, last=5e6)
+    assert fsdp1 == fsdp2._replace(lingering=32e6, piled=32e6, assembled_from=32e6)
+
+
+def test_without_another_dtype_the_sum_is_the_gradient(eight_billion: Make) -> None:
+    as_they_are = {"layout__strategy": "fsdp", "machine__gpus": 4, "precision__reduce": "bfloat16"}
+    assert reduction(eight_billion(**as_they_are), 32e6, 1) == Reduction(whole=32e6, buffer=32e6, part=8e6, piled=32e6)
+    fsdp1 = reduction(eight_billion(**as_they_are, layout__implementation="fsdp1"), 32e6, 1)
+    assert (fsdp1.buffer, fsdp1.summed) == (0, 0)  # the flat gradient itself is handed over
+
+
+def test_replicas_that_sum_up_besides_hold_each_sum(eight_billion: Make) -> None:
+    hsdp = {"layout__strategy": "hsdp", "layout__shards": 2, "machine__gpus": 4}
+    assert reduction(eight_billion(**hsdp), 32e6, 2).sum_stays == 32e6
+    assert reduction(eight_billion(**hsdp, precision__reduce="bfloat16"), 32e6, 1).sum_stays == 0
+    assert reduction(eight_billion(**hsdp, layout__implementation="fsdp1"), 32e6, 2).sum_stays == 0
+
+
+def test_nothing_is_reduced_by_units_where_there_are_none(eight_billion: Make) -> None:
+    assert reduction(eight_billion(layout__strategy="ddp", machine__gpus=4), 32e6, 2) == Reduction()

@@ -14,12 +14,13 @@ from fullstep.quantities import DTYPE_BYTES
 
 
 def gradients_until_the_step(job: Job, held: Shares, trains: Trainable) -> float:
-    """Gradients as they pile up over the micro-batches: none where the step is part of backward; whole in the reduce dtype
-    where FSDP reduces only the last micro-batch's (no_sync); else what is kept between steps."""
+    """Gradients as they pile up over the micro-batches: none where the step is part of backward; whole where FSDP reduces only the last
+    micro-batch's (no_sync), by FSDP2 in the reduce dtype, by FSDP1 as backward makes them; else what is kept between steps."""
     if job.optimizer.in_backward:
         return 0.0
     if job.layout.is_fsdp and job.batch.accumulation > 1 and not job.layout.sync_every_micro_batch:
-        return float(trains.total * DTYPE_BYTES[job.precision.reduce])
+        piled = DTYPE_BYTES[job.precision.reduce] if job.layout.implementation == "fsdp2" else compute_bytes(job)
+        return float(trains.total * piled)
     return held.gradients
 
 

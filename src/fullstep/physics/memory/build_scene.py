@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import ceil
 
 from fullstep.job import Job
+from fullstep.job.habits import prefetches_units
 from fullstep.models import Block, ModelShape
 from fullstep.physics.memory.besides import (
     behind_embedding_gradient,
@@ -25,7 +26,7 @@ from fullstep.physics.memory.choices import (
     residual_bytes,
 )
 from fullstep.physics.memory.cut import has_head
-from fullstep.physics.memory.framework import is_reentrant, output_bytes_per_logit, prefetches_units, stacks_experts
+from fullstep.physics.memory.framework import is_reentrant, output_bytes_per_logit, stacks_experts
 from fullstep.physics.memory.head import LossHabit, head_profile
 from fullstep.physics.memory.kernels import Kernels
 from fullstep.physics.memory.megatron import keeps_gradient_buffers
@@ -35,6 +36,7 @@ from fullstep.physics.memory.sharding import (
     DEEPSPEED_MAX_LIVE_PARAMETERS,
     Shares,
     Units,
+    reduction,
 )
 from fullstep.physics.memory.weights import ADAPTER_KINDS_ON_LINEARS, Trainable, adapter_elements
 from fullstep.quantities import DTYPE_BYTES
@@ -116,15 +118,18 @@ def _root_costs(job: Job, shape: ModelShape, gathered: Units, kernels: Kernels, 
         habit = habit._replace(trains_head=False)
     made = compute if sharded or keeps_gradient_buffers(job) else DTYPE_BYTES[job.precision.gradients]
     trains_embedding = job.method.kind == "full" or shape.embedding_name in job.method.train_modules
+    head = float(elements * made) if habit.trains_head and not keeps_gradient_buffers(job) else 0.0
+    embedding = float(shape.embedding_parameters * made) if trains_embedding and _embedding_is_apart(job, shape) else 0.0
+    norm_is_last = job.method.kind == "full" and shape.tied
     return RootCosts(
         head=head_profile(shape, _head_kernels(job, shape, kernels), habit) if makes_logits else empty_head(),
         copies=float(elements * compute) if makes_logits and _head_is_copied(job, compute) else 0.0,
         gathered=gathered.root + _gathered_in_part(job, gathered, shape) if sharded else 0.0,
         unit=gathered.root if sharded else 0.0,
-        reduced=gathered.root_gradients * gathered.reduce_factor if sharded else 0.0,
+        reduction=reduction(job, gathered.root_gradients, gathered.reduce_factor, last=0.0 if norm_is_last else head or embedding),
         gradients_left=elements * _head_gradient_kept(job, per_element) if habit.trains_head else 0.0,
-        head_gradient=float(elements * made) if habit.trains_head and not keeps_gradient_buffers(job) else 0.0,
-        embedding_gradient=float(shape.embedding_parameters * made) if trains_embedding and _embedding_is_apart(job, shape) else 0.0,
+        head_gradient=head,
+        embedding_gradient=embedding,
         tied_sum=float(elements * made) if _sums_tied(job, shape, habit, compute) else 0.0,
         held_outputs=_held_outputs(job, shape),
     )
@@ -177,7 +182,7 @@ def _block_costs(job: Job, index: int, kernels: Kernels, units: Units, *, gather
         selective_kept=_selective_kept(job, block, compute),
         gathered=units.blocks[index] if sharded and not gathered_whole else 0.0,
         unit=units.blocks[index] if sharded else 0.0,
-        reduced=units.block_gradients[index] * units.reduce_factor if sharded else 0.0,
+        reduction=reduction(job, units.block_gradients[index], units.reduce_factor),
         gradients_left=gradients_left,
         copies=_copied_elements(job, block) * compute if _copies_weights(job, compute) else 0.0,
         adapter_copies=_adapter_copies(job, block, compute),

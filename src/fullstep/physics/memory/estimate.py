@@ -44,7 +44,7 @@ def _estimate(whole: Job, rank: Rank) -> MemoryEstimate:
     scene = scene_of(job, held, gathered, trains)
     scene.first_block = rank.first_layer
     scene.waiting = (rank.in_flight - 1) * waiting_bytes(scene)
-    instants = walk_step(scene, accumulates=job.batch.accumulation > 1, old_gradients=_old_gradients(job, held.gradients))
+    instants = walk_step(scene, micro_batches=job.batch.accumulation, old_gradients=_old_gradients(job, held.gradients))
     peak = max(instants, key=lambda instant: instant.allocated_bytes)
     found = counters(job, scene, instants)
     host, host_at = host_memory(whole, job, scene)

@@ -59,14 +59,6 @@ def repeats_keys(job: Job, kernel: str) -> bool:
     return job.step.framework in ("torchtune", "torchtitan", "litgpt")
 
 
-def prefetches_units(job: Job) -> bool:
-    """The next unit is gathered while one is in use: FSDP2, and FSDP1 as torch has it (BACKWARD_PRE); accelerate's FSDP1 plugin
-    leaves backward_prefetch at NO_PREFETCH unless told otherwise."""
-    if job.layout.prefetch_units is not None:
-        return job.layout.prefetch_units > 0
-    return not (job.layout.implementation == "fsdp1" and job.step.framework in HUGGING_FACE)
-
-
 def output_bytes_per_logit(job: Job, compute: int) -> int:
     """Bytes of the logits that a caller holds: Lightning Fabric, on which litgpt runs, converts a model's outputs to float32.
 

@@ -10,6 +10,7 @@ from fullstep.ledger.instants import At
 from fullstep.models import ModelShape
 from fullstep.physics.memory.head import HeadProfile
 from fullstep.physics.memory.landmarks import Checkpointing, Counts, Landmark, landmarks
+from fullstep.physics.memory.sharding import Reduction
 from fullstep.physics.memory.tape import Profile
 
 IN_FLIGHT_OFFLOADS = 2
@@ -26,8 +27,7 @@ class BlockCosts(NamedTuple):
     """its parameters while put together; 0 where they are not divided, or stay put together (see ``gathered_whole``)"""
     unit: float
     """its parameters as one all-gather brings them; 0 where they are not divided"""
-    reduced: float
-    """buffer in which its gradients are reduced"""
+    reduction: Reduction
     gradients_left: float
     """of its weights' gradients, once its backward has ended"""
     copies: float
@@ -46,8 +46,7 @@ class RootCosts(NamedTuple):
     """the unit while put together, and blocks that stay put together in part"""
     unit: float
     """its parameters as one all-gather brings them"""
-    reduced: float
-    """buffer in which its gradients are reduced"""
+    reduction: Reduction
     gradients_left: float
     """of the output matrix, from its backward on"""
     head_gradient: float

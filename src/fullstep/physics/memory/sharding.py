@@ -29,6 +29,27 @@ class Units(NamedTuple):
     """bytes of the reduce dtype per byte of such a gradient"""
 
 
+class Reduction(NamedTuple):
+    """Gradients of one of FSDP's units while they are reduced, in bytes on this GPU; all 0 where nothing is divided into units."""
+
+    whole: float = 0.0
+    """all of them, as backward makes them"""
+    buffer: float = 0.0
+    """in which they are handed over, in the reduce dtype; 0 where they are handed over themselves"""
+    summed: float = 0.0
+    """this rank's part of the sum in the reduce dtype, where gradients have another one"""
+    part: float = 0.0
+    """the same as the gradients that stay"""
+    lingering: float = 0.0
+    """of the whole ones, what is held until the reduction has returned"""
+    sum_stays: float = 0.0
+    """of the sum, what is held until backward has ended"""
+    piled: float = 0.0
+    """all of them, as they pile up over micro-batches that are not reduced"""
+    assembled_from: float = 0.0
+    """single gradients that the flat one is made of, beside it"""
+
+
 class Shares(NamedTuple):
     """Bytes on one GPU between steps."""
 
@@ -190,4 +211,45 @@ def units(job: Job, weights: WeightBytes, trains: Trainable) -> Units:
         block_gradients=gradients,
         root_gradients=root_gradients,
         reduce_factor=DTYPE_BYTES[precision.reduce] / (gathered if job.method.kind == "full" else adapter_gathered),
+    )
+
+
+def reduction(job: Job, whole: float, factor: float, *, last: float = 0.0) -> Reduction:
+    """Of one of FSDP's units. Both hand over a copy in the reduce dtype, take this rank's part of the sum, and cast that to the dtype
+    of the gradients where it is another one.
+
+    FSDP2 lets go of the whole gradients once they are copied, but for the last one, which its loop still names; where replicas sum up
+    besides (HSDP), it holds on to each part in the reduce dtype until backward has ended. FSDP1 has one flat gradient, which autograd
+    puts together out of single ones, and which autograd holds until the hook that reduces it has returned; without another dtype it
+    is handed over itself.
+
+    Example: 16e6 elements in bfloat16, reduced in float32 over 2: whole 32, buffer 64, sum 32, part 16 MB; FSDP1: 32 MB linger.
+
+    Args:
+        job: the job
+        whole: gradients of the unit as backward makes them [bytes]
+        factor: bytes of the reduce dtype per byte of such a gradient
+        last: of ``whole``, the gradient of the unit's last parameter [bytes]
+
+    Source:
+        torch 2.13, distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce (``unsharded_grad`` and ``all_reduce_input``, since
+        2.6); distributed/fsdp/_runtime_utils.py, _post_backward_hook; csrc/autograd/engine.cpp, call_function (``inputs_copy``); traces
+    """
+    layout, precision = job.layout, job.precision
+    if not layout.is_fsdp:
+        return Reduction()
+    fsdp2 = layout.implementation == "fsdp2"
+    handed_over = whole * factor
+    ratio = DTYPE_BYTES[precision.gradients] / DTYPE_BYTES[precision.reduce]
+    summed = handed_over / max(1, layout.shards)
+    cast = 0.0 if ratio == 1 else summed
+    return Reduction(
+        whole=whole,
+        buffer=handed_over if fsdp2 or factor != 1 else 0.0,
+        summed=cast,
+        part=summed * ratio,
+        lingering=(last if layout.shards > 1 else 0.0) if fsdp2 else whole,
+        sum_stays=cast if fsdp2 and layout.strategy == "hsdp" else 0.0,
+        piled=handed_over if fsdp2 else whole,
+        assembled_from=0.0 if fsdp2 else whole,
     )

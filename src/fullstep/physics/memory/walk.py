@@ -8,6 +8,7 @@ from fullstep.ledger import Instant
 from fullstep.ledger.instants import At
 from fullstep.physics.memory.landmarks import Counts, Landmark, landmarks
 from fullstep.physics.memory.scene import BlockCosts, BlockPhase, Scene, kept_before
+from fullstep.physics.memory.sharding import Reduction
 from fullstep.physics.memory.tape import Profile
 
 
@@ -58,8 +59,19 @@ def walk_forward(scene: Scene, at: At, gradients: float) -> None:
     )  # fmt: skip
 
 
-def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
-    """Backward of a micro-batch. ``gradients_exist``: an earlier one has left the gradients there already.
+class MicroBatch(NamedTuple):
+    """Which one of a step, by what its backward meets and leaves."""
+
+    gradients_exist: bool
+    """an earlier one has left the gradients there already"""
+    reduces: bool = True
+    """its gradients are reduced over the ranks as they come; False: they pile up for the last one (no_sync)"""
+    piled: bool = False
+    """those that exist have piled up whole"""
+
+
+def walk_backward(scene: Scene, micro_batch: MicroBatch) -> None:
+    """Backward of a micro-batch.
 
     Noted are the loss's own backward, each landmark (recomputed where it is checkpointed) with the gradients made so far, the reduction
     of FSDP's units, and the embedding's gradient at the very end.
@@ -69,6 +81,7 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
     """
     marks, everything = landmarks(scene.shape.layers, scene.checkpointing, neighbours=scene.prefetches)
     at: At = "backward"
+    gradients_exist = micro_batch.gradients_exist
     resident = scene.gradients if gradients_exist else 0.0
     kept = kept_before(scene, everything)
     last = 0.0 if scene.gathered_whole else _last_unit(scene)
@@ -88,39 +101,79 @@ def walk_backward(scene: Scene, *, gradients_exist: bool) -> None:
     )  # fmt: skip
     totals = {(kind, checkpointed): count for kind, checkpointed, count in everything}
     for mark in reversed(marks):
-        _block_backward(scene, mark, totals, resident=resident, gradients_exist=gradients_exist)
-    _end_of_backward(scene, everything, gradients_exist=gradients_exist)
+        _block_backward(scene, mark, totals, micro_batch)
+    _end_of_backward(scene, everything, micro_batch)
 
 
-def _end_of_backward(scene: Scene, everything: Counts, *, gradients_exist: bool) -> None:
+def _end_of_backward(scene: Scene, everything: Counts, micro_batch: MicroBatch) -> None:
     """The embedding's gradient, and under FSDP the reduction of the root, whose own shards come into being only then."""
-    waiting = scene.root.embedding_gradient + (scene.root.head_gradient if gradients_exist or scene.sharded else 0.0)
-    waiting += scene.root.tied_sum
-    gradients = scene.gradients
-    if scene.sharded and not gradients_exist:
-        gradients = sum(scene.blocks[kind].gradients_left * count for kind, _, count in everything)
+    root = scene.root
+    waiting = root.embedding_gradient + (root.head_gradient if micro_batch.gradients_exist or scene.sharded else 0.0) + root.tied_sum
+    gradients, held = _of_blocks(scene, [(kind, count) for kind, _, count in everything], micro_batch)
+    if not micro_batch.gradients_exist and not scene.sharded:
+        gradients = scene.gradients
+    last = _in_flight(scene, _neighbour(scene, -1, 1), micro_batch)
     whole = waiting if scene.sharded else 0.0  # FSDP's gradients before they are divided
     scene.note(
-        "backward", "embedding", gradients=gradients + whole, temporaries=scene.stream + waiting - whole,
-        logits_and_loss=scene.root.held_outputs, gathered_parameters=scene.root.gathered,
+        "backward", "embedding", gradients=gradients + whole, temporaries=scene.stream + waiting - whole + held + last,
+        logits_and_loss=root.held_outputs, gathered_parameters=root.gathered,
     )  # fmt: skip
-    if scene.root.reduced:
+    if micro_batch.reduces and root.reduction.whole:
+        _reduction(scene, "the root", root.reduction, Around(gradients, held, own=root.unit), micro_batch)
+
+
+def _in_flight(scene: Scene, later: BlockCosts | None, micro_batch: MicroBatch) -> float:
+    """The buffer of the unit that was reduced before, which FSDP2 holds until it reduces the next one."""
+    holds = later is not None and scene.copies_out and scene.prefetches and micro_batch.reduces
+    return later.reduction.buffer if later is not None and holds else 0.0
+
+
+def _of_blocks(scene: Scene, done: list[tuple[int, int]], micro_batch: MicroBatch) -> tuple[float, float]:
+    """Gradients that exist once these blocks (kind, how many) are done, and what is held beside them of the sums [bytes]."""
+    sums = sum(scene.blocks[kind].reduction.sum_stays * count for kind, count in done) if micro_batch.reduces else 0.0
+    if not micro_batch.gradients_exist:
+        return sum(scene.blocks[kind].gradients_left * count for kind, count in done), sums
+    if not (micro_batch.piled and micro_batch.reduces):
+        return scene.gradients, sums
+    units = [(scene.blocks[kind].reduction, count) for kind, count in done]
+    return scene.gradients - sum((unit.piled - unit.part) * count for unit, count in units), sums
+
+
+class Around(NamedTuple):
+    """What is there besides while a unit is reduced, in bytes."""
+
+    gradients: float
+    temporaries: float
+    activations: float = 0.0
+    gathered: float = 0.0
+    """without the unit itself"""
+    own: float = 0.0
+    """the unit itself, while its gradients are put together"""
+
+
+def _reduction(scene: Scene, name: str, unit: Reduction, around: Around, micro_batch: MicroBatch) -> None:
+    """The moments of one: the flat gradient is put together, handed over, and its part of the sum is there."""
+    is_flat, piled = unit.assembled_from > 0, unit.piled if micro_batch.piled else 0.0
+    fresh = unit.whole if is_flat or not piled else 0.0
+    adds_up = unit.part if micro_batch.gradients_exist and not piled else 0.0
+    stay = unit.part - adds_up - (0.0 if is_flat else piled)  # views of FSDP1's flat gradient, which piled up, hold it a while longer
+    lingering = unit.lingering * (unit.piled / unit.whole if piled else 1.0)
+    for gradients, temporaries, gathered in (
+        (unit.whole, unit.assembled_from, around.own),
+        (fresh, unit.buffer, 0.0),
+        (stay + lingering, unit.buffer + unit.summed + adds_up, 0.0),
+    ):
         scene.note(
-            "backward",
-            "reduction of the root",
-            gradients=gradients + whole,
-            temporaries=waiting - whole + scene.root.reduced,
-            logits_and_loss=scene.root.held_outputs,
-        )
+            "backward", f"reduction of {name}", gradients=around.gradients + gradients, temporaries=around.temporaries + temporaries,
+            activations=around.activations, gathered_parameters=around.gathered + gathered, logits_and_loss=scene.root.held_outputs,
+        )  # fmt: skip
 
 
-def _block_backward(scene: Scene, mark: Landmark, totals: dict[tuple[int, bool], int], *, resident: float, gradients_exist: bool) -> None:
+def _block_backward(scene: Scene, mark: Landmark, totals: dict[tuple[int, bool], int], micro_batch: MicroBatch) -> None:
     costs = scene.blocks[mark.kind]
     done = [(kind, ck, count) for (kind, ck), count in _after(mark, totals).items()]
-    gradients = resident
-    if not gradients_exist:
-        gradients += scene.root.gradients_left + sum(scene.blocks[kind].gradients_left * count for kind, _, count in done)
-    elif scene.sharded:
+    gradients, held = _of_blocks(scene, [(kind, count) for kind, _, count in done], micro_batch)
+    if scene.sharded or not micro_batch.gradients_exist:
         gradients += scene.root.gradients_left
     kept, retained = kept_before(scene, mark.before), 0.0
     if scene.retains_inputs:
@@ -131,23 +184,22 @@ def _block_backward(scene: Scene, mark: Landmark, totals: dict[tuple[int, bool],
     kept += keeps
     earlier, later = _neighbour(scene, mark.position, -1), _neighbour(scene, mark.position, 1)
     work += _saved_copies(scene, mark.before) + costs.copies + costs.adapter_copies
-    work += later.reduced if later is not None and scene.prefetches else 0.0
+    work += _in_flight(scene, later, micro_batch)
     phase = BlockPhase(kept, retained, work)
     if sum(phase) > sum(scene.block_phase):
         scene.block_phase = phase
     kept += retained
     gathered = _gathered(scene, costs, earlier)
-    made = 0.0 if gradients_exist else own.gradients
+    if scene.gathered_whole:
+        gathered -= sum(scene.blocks[kind].unit * count for kind, _, count in done)  # a unit is taken apart once its backward has ended
+    made = 0.0 if micro_batch.gradients_exist else own.gradients
     scene.note(
         "backward", f"block {scene.number(mark)}", gradients=gradients + made, activations=kept + own.kept,
-        temporaries=work - own.kept - made, gathered_parameters=gathered, logits_and_loss=scene.root.held_outputs,
+        temporaries=work - own.kept - made + held, gathered_parameters=gathered, logits_and_loss=scene.root.held_outputs,
     )  # fmt: skip
-    if costs.gathered and costs.profile.weight_gradient > 0:
-        scene.note(
-            "backward", f"reduction of block {scene.number(mark)}", gradients=gradients + costs.profile.weight_gradient,
-            activations=kept, temporaries=scene.stream + costs.reduced, gathered_parameters=gathered,
-            logits_and_loss=scene.root.held_outputs,
-        )  # fmt: skip
+    if costs.reduction.whole and micro_batch.reduces and costs.profile.weight_gradient > 0:
+        around = Around(gradients, scene.stream + held, kept, gathered - costs.unit, costs.unit)
+        _reduction(scene, f"block {scene.number(mark)}", costs.reduction, around, micro_batch)
 
 
 class _Own(NamedTuple):
@@ -212,22 +264,25 @@ def _saved_copies(scene: Scene, counts: Counts) -> float:
     return sum((costs.copies + costs.adapter_copies) * count for costs, count in kept)
 
 
-def walk_step(scene: Scene, *, accumulates: bool, old_gradients: float) -> tuple[Instant, ...]:
+def walk_step(scene: Scene, *, micro_batches: int, old_gradients: float) -> tuple[Instant, ...]:
     """The instants of the steady step, in order.
 
     Args:
         scene: one GPU's share
-        accumulates: whether there is a second micro-batch
+        micro_batches: in a step
         old_gradients: left from the step before while the first forward runs [bytes]
 
     Returns:
         forward, loss, backward, (second_forward,) optimizer_step, each at its worst moment
     """
+    piles_up = scene.gradients > scene.step_gradients
     walk_forward(scene, "forward", old_gradients)
-    walk_backward(scene, gradients_exist=scene.permanent_gradients)
-    if accumulates:
+    walk_backward(scene, MicroBatch(scene.permanent_gradients, reduces=not piles_up))
+    if micro_batches > 1:
         walk_forward(scene, "second_forward", scene.gradients)
-        walk_backward(scene, gradients_exist=True)
+        if piles_up and micro_batches > 2:
+            walk_backward(scene, MicroBatch(gradients_exist=True, reduces=False, piled=True))
+        walk_backward(scene, MicroBatch(gradients_exist=True, piled=piles_up))
     gradients = scene.step_gradients + scene.extra_step_gradients
     scene.note("optimizer_step", "optimizer", gradients=gradients, temporaries=scene.step_temporaries)
     order: tuple[At, ...] = ("forward", "loss", "backward", "second_forward", "optimizer_step")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fullstep.job import Job
-from fullstep.physics.memory.framework import prefetches_units
+from fullstep.job.habits import prefetches_units
 from fullstep.physics.memory.sharding import DEEPSPEED_MAX_LIVE_PARAMETERS, replicates_adapters
 from fullstep.physics.network.collective import Collective, Group
 from fullstep.physics.network.groups import data_group, regather_group, replica_group, shard_group

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fullstep.errors import Fault, UnsupportedError
 from fullstep.job import Settings
+from fullstep.job.habits import prefetches_units
 from fullstep.lab.program.dtypes import DTYPES
 
 Syncs = Callable[[bool], contextlib.AbstractContextManager[None]]
@@ -39,7 +40,7 @@ def shard_flat(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, 
     Returns:
         the wrapped model, and what stands around a micro-batch: argument, whether it is the last one
     """
-    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy  # noqa: PLC0415
+    from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel, MixedPrecision, ShardingStrategy  # noqa: PLC0415
 
     layout, precision = settings.layout, settings.precision
     whole_in_between = layout.strategy == "fsdp_grad_op" or layout.reshard_after_forward is False
@@ -55,6 +56,7 @@ def shard_flat(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, 
             sharding_strategy=strategy,
             auto_wrap_policy=_units(model, blocks, settings),
             mixed_precision=MixedPrecision(param_dtype=compute, reduce_dtype=reduce, buffer_dtype=compute),
+            backward_prefetch=BackwardPrefetch.BACKWARD_PRE if prefetches_units(settings) else None,
             use_orig_params=True,
             device_id=torch.device("cpu"),
             limit_all_gathers=True,

@@ -1,7 +1,7 @@
 """Sharding on fake tensors: meshes are real, the propagation of shardings is not part of the step, a shard is cut without all the others.
 
 DeviceMesh reads values of its tensors, which fake ones do not have. DTensor tries operations on tensors of global shape to learn
-the shape of results: on a GPU those allocate nothing.
+the shape of results: on a GPU those allocate nothing. FSDP1 asks by its address whether a tensor is allocated, which no fake one has.
 """
 
 from __future__ import annotations
@@ -51,8 +51,14 @@ def _own_chunk(tensor: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
     return found
 
 
+def _is_allocated(tensor: Tensor) -> bool:
+    """FSDP1 frees a flat parameter by making its storage as small as nothing."""
+    return tensor.untyped_storage().size() > 0
+
+
 def _install() -> None:
     from torch.distributed.device_mesh import DeviceMesh  # noqa: PLC0415
+    from torch.distributed.fsdp import _flat_param  # noqa: PLC0415
     from torch.distributed.fsdp._fully_shard import _fsdp_init, _fsdp_param, _fully_shard  # noqa: PLC0415
     from torch.distributed.tensor._sharding_prop import ShardingPropagator  # noqa: PLC0415
 
@@ -76,9 +82,16 @@ def _install() -> None:
 
     ShardingPropagator._propagate_tensor_meta_non_cached = quietly  # type: ignore[method-assign]
     _fsdp_param._chunk_with_empty = _own_chunk
+    _flat_param._data_ptr_allocated = _is_allocated
 
 
 def _self_test() -> None:
+    from torch.distributed.fsdp import _flat_param  # noqa: PLC0415
+
+    flat = torch.empty(4)
+    assert _flat_param._data_ptr_allocated(flat)
+    flat.untyped_storage().resize_(0)
+    assert not _flat_param._data_ptr_allocated(flat)
     whole = torch.arange(10)
     for chunks in (1, 3, 4, 7, 16):
         mine = [tuple(chunk.shape) for chunk in _own_chunk(whole, chunks)]
@@ -89,7 +102,8 @@ def _self_test() -> None:
 
 DISTRIBUTED = Unit(
     name="distributed",
-    why="meshes read values; sharding propagation allocates tensors of global shape; cutting N shards of each parameter takes N views",
+    why="meshes read values; sharding propagation allocates tensors of global shape; cutting N shards of each parameter takes N views; "
+    "flat parameters are asked for their address",
     install=_install,
     self_test=_self_test,
 )
