@@ -76,7 +76,7 @@ def test_what_is_no_result_is_left_out(tmp_path: Path, capsys: pytest.CaptureFix
     quick = tuple(replace(rank, steps=tuple(each._replace(data_seconds=0.05) for each in rank.steps)) for rank in second.ranks)
     names = [save(each, str(tmp_path)) for each in (first, replace(second, ranks=quick))]
     text = run(capsys, "compare", *(str(tmp_path / name) for name in names))
-    assert "began" not in text and "nothing: the same worksheet" in text
+    assert "began" not in text and "nothing: the same was run in the same environment" in text
     waiting = next(line for line in text.splitlines() if "waiting for data" in line)
     assert waiting.split()[3:] == ["16.7", "%", "1.7", "%", "-15", "points"]
 
@@ -104,7 +104,7 @@ def test_records_of_links_stand_beside_those_of_probes(tmp_path: Path, capsys: p
     other = save_link(sealed(link_as_dict(slower, (), "", [])), str(tmp_path))
     text = run(capsys, "compare", str(tmp_path / link), str(tmp_path / other))
     (row,) = (line for line in text.splitlines() if line.split()[:2] == ["1", "GiB"])
-    assert row.split()[2:] == ["0.003", "s", "0.006", "s", "+3.00", "ms"]
+    assert row.split()[2:] == ["3.00", "ms", "6.00", "ms", "+100.0", "%"]
     assert "nccl: – in A, 2.29 in B" in text
     assert "two of one kind" in run(capsys, "compare", str(tmp_path / link), str(tmp_path / probe), code=2)
 

@@ -20,7 +20,8 @@ def add_node_arguments(parser: argparse.ArgumentParser, *, number: bool) -> None
         number: also ``--nodes``, which commands with a worksheet have as a key of it
     """
     group = parser.add_argument_group(
-        "several nodes", "the same command on each of them; under torchrun, srun, SkyPilot or dstack it finds the others by itself"
+        "several nodes",
+        "the same command on each of them; under torchrun, srun, SkyPilot or dstack it finds the others by itself, else by --nodes N and:",
     )
     if number:
         group.add_argument("--nodes", metavar="N", help="nodes that take part (as the launcher says; without one 1)")

@@ -8,7 +8,7 @@ from fullstep.calibration.records import ComparedFigure, ComparedRecords, figure
 from fullstep.errors import Fault
 from fullstep.ledger.link import MeasuredLink
 from fullstep.ledger.probe import Probe
-from fullstep.report.evidence_words import NONE, difference_words, figure_words, key_words, link_words, value_words, what_ran
+from fullstep.report.evidence_words import NONE, difference_words, figure_words, key_words, link_words, percent, value_words, what_ran
 from fullstep.report.paper import Paper, cut
 
 Record = Probe | MeasuredLink
@@ -100,6 +100,8 @@ def _figure_row(row: ComparedFigure) -> str:
 
 
 def _apart(row: ComparedFigure) -> str:
+    if row.group not in _GROUPS and row.first and row.second is not None:  # of links: medians of many
+        return percent(row.second / row.first - 1)
     return difference_words(row.first, row.second, row.unit)
 
 
@@ -109,7 +111,7 @@ def _row(label: str, first: str, second: str, difference: str) -> str:
 
 def _differing_lines(found: ComparedRecords, paper: Paper) -> list[str]:
     if not found.differing:
-        return paper.entry("Different", "nothing: the same worksheet in the same environment")
+        return paper.entry("Different", "nothing: the same was run in the same environment")
     lines: list[str] = []
     for number, (key, first, second) in enumerate(found.differing[:_MOST_DIFFERING]):
         one, other = (cut(value_words(key, value), 60) for value in (first, second))

@@ -39,7 +39,7 @@ def figure_words(value: float | None, unit: str) -> str:
     """A figure with its unit.
 
     >>> figure_words(3 * 2**30, "bytes"), figure_words(0.0123456, "seconds"), figure_words(None, "bytes"), figure_words(0.125, "fraction")
-    ('3.00 GiB', '0.0123 s', '–', '12.5 %')
+    ('3.00 GiB', '12.3 ms', '–', '12.5 %')
     """
     if value is None:
         return NONE
@@ -49,7 +49,7 @@ def figure_words(value: float | None, unit: str) -> str:
         return f"{100 * value:.1f} %"
     if unit == "bytes_per_second":
         return rate_words(value)
-    if unit == "seconds" and value < 1e-3:
+    if unit == "seconds" and 0 < value < 1:
         return time_words(value)
     number = f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
     return f"{number} s" if unit == "seconds" else number
@@ -101,8 +101,14 @@ def key_words(key: str) -> str:
 
 
 def value_words(key: str, value: Any) -> str:
-    """The value of such a key, sizes with their unit."""
-    if value is None or value == "":
+    """The value of such a key, sizes with their unit.
+
+    >>> value_words("environment.host_memory_bytes", 2**30), value_words("worksheet.step.fused_kernels", ["norm", "loss"])
+    ('1.00 GiB', 'norm, loss')
+    """
+    if value is None or value in ("", []):
         return NONE
+    if isinstance(value, list):
+        return ", ".join(value_words(key, each) for each in value)
     is_size = key.endswith("_bytes") and type(value) in (int, float)
     return measured_size(value) if is_size else str(value).replace("_", " ") if key == "outcome" else str(value)
