@@ -51,7 +51,7 @@ def test_one_optimizer_and_micro_batches() -> None:
     seen.cycle.finish()
     rest = [(1, "backward"), (2, "forward"), (2, "backward"), (0, "optimizer_step")]
     assert seen.phases() == [[(1, "load_and_forward"), *rest], [(1, "forward"), *rest], [(1, "forward"), *rest]]
-    assert [(step.number, step.seconds) for step in seen.steps] == [(1, None), (2, 1.0), (3, 1.0)]
+    assert [(step.number, step.seconds, step.is_alike) for step in seen.steps] == [(1, None, True), (2, 1.0, True), (3, 1.0, True)]
 
 
 def test_every_stretch_is_told_once_and_in_order() -> None:
@@ -189,3 +189,24 @@ def test_waiting_for_data_is_of_the_step_that_it_is_for() -> None:
         seen.optimizers(1)
     seen.cycle.finish()
     assert [step.data_seconds for step in seen.steps] == [0.0, 1.0, 2.0]
+
+
+def test_a_cycle_is_alike_every_time() -> None:
+    """Two networks that learn in turn, each by a backward of its own."""
+    seen = _Training()
+    for _ in range(5):
+        for each in (1, 2):
+            seen.backward()
+            seen.optimizers(each)
+    seen.cycle.finish()
+    assert [step.is_alike for step in seen.steps] == [True] * 5
+
+
+def test_an_optimizer_that_steps_more_often_than_another_makes_no_cycle() -> None:
+    seen = _Training()
+    for _ in range(3):
+        for each in (1, 1, 1, 2):
+            seen.backward()
+            seen.optimizers(each)
+    seen.cycle.finish()
+    assert not all(step.is_alike for step in seen.steps[:-1])

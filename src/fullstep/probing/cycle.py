@@ -51,6 +51,8 @@ class Step(NamedTuple):
     data_seconds: float | None
     """waiting for torch's DataLoader; None: there is none"""
     parts: tuple[Part, ...]
+    is_alike: bool
+    """it began with the same optimizer as the step before, and had as many calls of optimizers"""
 
 
 class Cycle:
@@ -76,6 +78,8 @@ class Cycle:
         self._data: list[float | None] = [None, None]
         """the same of the seconds that were waited for data"""
         self._first: int | None = None
+        self._began_with: int | None = None
+        """first optimizer of this step, and of the one before"""
         self._inside: list[tuple[int, FrameType | None]] = []
         self._backward = 0
         self._micro_batches = self._since = 0
@@ -198,10 +202,12 @@ class Cycle:
             return
         begun, ended = self._begun, self._ended
         seconds = ended.since(begun) if begun is not None and ended is not None and (waits or ended.is_past) else None
-        self._over(Step(self.number, seconds, self._data[0], tuple(self._parts)))
+        alike = (self._first, self._calls) == (self._began_with, self._usual) or self.number == 1
+        self._over(Step(self.number, seconds, self._data[0], tuple(self._parts), alike))
         self._begun, self._went_on = self._went_on or self._ended, None
         self.number += 1
-        self._usual, self._calls, self._first = self._calls, 0, None
+        self._usual, self._began_with = self._calls, self._first
+        self._calls, self._first = 0, None
         self._parts, self._micro_batches, self._data[0] = [], 0, None
 
     def _enter(self, phase: str) -> None:

@@ -39,7 +39,9 @@ class Lines:
 
     def step(self, step: Step, host_peak_bytes: int | None) -> None:
         """A step that is over, its memory where it says something new."""
-        line: dict[str, Any] = {"step": step.number, "seconds": step.seconds, "data": step.data_seconds, "host": host_peak_bytes}
+        line: dict[str, Any] = {
+            "step": step.number, "seconds": step.seconds, "data": step.data_seconds, "host": host_peak_bytes, "alike": step.is_alike,
+        }  # fmt: skip
         new = [self._is_new(part.phase, part.figures) for part in step.parts]
         if any(new) or step.number <= _EACH or step.number % _EVERY == 0:
             line["memory"] = [list(part) for part in step.parts if part.figures]

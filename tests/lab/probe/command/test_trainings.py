@@ -44,6 +44,13 @@ def test_memory_that_runs_out_under_a_limit(capsys: pytest.CaptureFixture[str]) 
     assert "256.00 MiB were asked for, the limit is 2.86 GiB." in out
 
 
+def test_optimizers_that_follow_no_cycle_are_told_of() -> None:
+    """Two steps of one optimizer, then one of it and another: of two that step together nothing is told."""
+    critic, two = (run_command_probe(WantedCommand((sys.executable, _TRAINING, "7", how))) for how in ("critic", "two"))
+    assert any("do not follow one another" in note for note in critic.notes)
+    assert not any("do not follow one another" in note for note in two.notes)
+
+
 def test_an_error_that_the_program_catches_ends_nothing() -> None:
     probe = run_command_probe(WantedCommand((sys.executable, _TRAINING, "6", "catches")))
     assert (probe.outcome, probe.out_of_memory) == ("completed", None)

@@ -164,6 +164,8 @@ def _notes(seen: Sequence[Seen], faults: Sequence[str]) -> list[str]:
     notes += [printable(f"the watch over rank {each.rank} ended early: {each.fault}") for each in seen if each.fault]
     notes += [printable(f"a process could not be watched: {fault}") for fault in faults]
     notes += [f"rank {each.rank} ran out of memory {each.caught} times and went on" for each in seen if each.caught]
+    if any(each.has_no_cycle for each in seen):
+        notes.append("optimizers do not follow one another in the same way every time: what counts as a step here may not be one of yours")
     ranks = [each.rank for each in seen]
     again = sorted({rank for rank in ranks if ranks.count(rank) > 1})
     notes += [f"rank {rank} is that of {ranks.count(rank)} processes: of the one with most steps" for rank in again]

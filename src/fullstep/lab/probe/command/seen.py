@@ -53,6 +53,11 @@ class Seen:
         """0: none is over."""
         return int(self.steps[-1]["step"]) if self.steps else 0
 
+    @property
+    def has_no_cycle(self) -> bool:
+        """Calls of optimizers come in another order now and then. The last step does not count: it may not have come to its end."""
+        return any(line.get("alike") is False for line in self.steps[:-1])
+
 
 def read_seen(folder: Path) -> list[Seen]:
     """Of all processes, by rank; of several of one rank (a launcher's second try) the one with most steps comes first.
