@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
+"""the same kernels on every machine, in every process: those for units for bfloat16 pack matrices into memory that the allocator hands out.
+oneDNN reads it when it is first used"""
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _signals_as_usual() -> Iterator[None]:

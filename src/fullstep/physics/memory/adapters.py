@@ -8,24 +8,31 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fullstep.models import Linear
-from fullstep.physics.memory.kernels import AdapterKernels, Kernels
+from fullstep.physics.memory.kernels import FLOAT32, AdapterKernels, Kernels, column_sum_bytes
 from fullstep.physics.memory.tape import Tape
 
 
 def scaled_input(tape: Tape, kernels: Kernels, source: int, shape: Linear, tokens: float) -> int:
     """ia3 on the feed-forward's last product: scales the input in the adapter's dtype, keeps it, and casts back.
 
-    Kept: ``tokens * inputs * element_bytes`` [bytes]; elsewhere the input is passed on.
+    Kept: ``tokens * inputs * element_bytes`` [bytes]; elsewhere the input is passed on. Over a packed layer nothing is cast back: what is
+    kept is the input, in float32 unless autocast is on, and the layer reads the product in the wider dtype of the two.
 
     Source:
-        peft 0.21, tuners/ia3/layer.py, is_feedforward
+        peft 0.21, tuners/ia3/layer.py and tuners/ia3/bnb.py, is_feedforward
     """
     adapter = kernels.adapter
-    if adapter is None or adapter.kind != "ia3" or shape.name not in adapter.targets or shape.role != "down":
+    if adapter is None or adapter.kind != "ia3" or shape.name not in adapter.targets:
+        return source
+    if kernels.quantized and not kernels.autocast and tape.size(source) < tokens * shape.inputs * FLOAT32:
+        source = tape.op((source,), tokens * shape.inputs * FLOAT32)
+    if shape.role != "down":
         return source
     size = tokens * shape.inputs * adapter.element_bytes
+    if kernels.quantized:
+        return _scaled(tape, source, max(size, tape.size(source)), tokens * shape.inputs)
     wide = source if tape.size(source) == size else tape.op((source,), size)
-    scaled = tape.op((wide,), size, saves=(wide,), trains=True)
+    scaled = _scaled(tape, wide, size, tokens * shape.inputs)
     return scaled if size == tape.size(source) else tape.op((scaled,), tape.size(source))
 
 
@@ -34,7 +41,7 @@ def adapted(tape: Tape, kernels: Kernels, tensors: tuple[int, int, int], shape: 
 
     lora: ``y + scaling * B(A(dropout(x)))``. Kept per token: A's input (``inputs`` elements; cast to the adapter's dtype, under autocast
     back to 16 bits) and B's input (``rank`` elements), with dropout one byte per input element. dora keeps both products besides.
-    ia3 scales the output and keeps it; on the feed-forward's last product see ``scaled_input``.
+    ia3 scales the output, keeps it and casts back, but not over a packed layer; on the feed-forward's last product see ``scaled_input``.
 
     Example: rank 16 on 4096 inputs in 16 bits under autocast keeps ``2 * (4096 + 16) = 8,224`` bytes per token.
 
@@ -57,11 +64,8 @@ def adapted(tape: Tape, kernels: Kernels, tensors: tuple[int, int, int], shape: 
     source, given, output = tensors
     adapter = kernels.adapter
     assert adapter is not None
-    if adapter.kind == "ia3" and shape.role == "down":
-        return output
     if adapter.kind == "ia3":
-        wide = tape.op((output,), tokens * shape.outputs * adapter.element_bytes, saves=(output,), trains=True)
-        return tape.op((wide,), tape.size(output))
+        return _scaled_output(tape, kernels, output, shape, tokens)
     if adapter.kind not in ("lora", "qlora", "dora"):
         return output
     if kernels.fused and kernels.quantized:  # one kernel for base and adapter: keeps its input, and what dropout left of it
@@ -75,6 +79,21 @@ def adapted(tape: Tape, kernels: Kernels, tensors: tuple[int, int, int], shape: 
     total = max(tape.size(output), sum(tape.size(part) for part in scaled))
     joined = tape.op((output, *scaled), total, view=total == tape.size(output))
     return joined if total == tape.size(output) else tape.op((joined,), tape.size(output))
+
+
+def _scaled(tape: Tape, source: int, size: float, elements: float) -> int:
+    """Times a vector that trains: its gradient is a product of the same size, summed over the rows once the incoming one is gone."""
+    return tape.op((source,), size, saves=(source,), trains=True, backward_work=max(size, column_sum_bytes(elements)))
+
+
+def _scaled_output(tape: Tape, kernels: Kernels, output: int, shape: Linear, tokens: float) -> int:
+    """Cast back to the product's dtype; over a packed layer it stays as wide as it is, and is cloned."""
+    assert kernels.adapter is not None
+    if shape.role != "down":
+        size = tokens * shape.outputs * kernels.adapter.element_bytes
+        wide = _scaled(tape, output, max(size, tape.size(output)), tokens * shape.outputs)
+        output = wide if kernels.quantized else tape.op((wide,), tape.size(output))
+    return tape.op((output,), tape.size(output)) if kernels.quantized else output
 
 
 def padded_adapter(tape: Tape, kernels: Kernels, tensors: tuple[int, int], sides: tuple[int, tuple[int, ...]]) -> int:

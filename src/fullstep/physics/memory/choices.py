@@ -5,7 +5,7 @@ from __future__ import annotations
 from fullstep.job import Job
 from fullstep.job.habits import CASTS_IN_THE_LOSS, RUNS_TRANSFORMERS, SHIFTS_LABELS
 from fullstep.models import Block
-from fullstep.physics.memory.cut import gathered_roles
+from fullstep.physics.memory.cut import ROWS, gathered_roles
 from fullstep.physics.memory.framework import (
     asks_for_grouped_keys,
     attended_window,
@@ -54,17 +54,26 @@ def residual_bytes(job: Job) -> int:
     """Bytes per element of the stream between blocks: the embedding's output dtype.
 
     float32 where the embedding is float32 in forward: under autocast with float32 weights that nobody gathers in a lower
-    dtype, and where a quantized base was prepared with everything else upcast.
+    dtype, and where a quantized base was prepared with everything else upcast. Where ia3 scales what a packed layer adds to the stream,
+    the dtype of the adapters from the first block on, without autocast float32; FSDP2 casts the inputs of its units back.
 
     Source:
-        torch.autocast: embedding and addition are on none of its lists; peft's prepare_model_for_kbit_training
+        torch.autocast: embedding and addition are on none of its lists; peft's prepare_model_for_kbit_training, tuners/ia3/bnb.py
     """
     precision = job.precision
     if is_upcast(job):
         return FLOAT32
+    if job.method.kind == "ia3" and job.method.is_quantized and not job.layout.is_fsdp and _adapts_the_stream(job):
+        return max(compute_bytes(job), DTYPE_BYTES[precision.adapters] if precision.autocast else FLOAT32)
     if precision.autocast and not job.layout.divides_parameters:
         return max(DTYPE_BYTES[precision.weights], compute_bytes(job))
     return compute_bytes(job)
+
+
+def _adapts_the_stream(job: Job) -> bool:
+    """An adapter on a layer whose output is added to the stream."""
+    linears = (linear for block in job.shape.blocks for linear in block.linears)
+    return any(linear.role in ROWS and linear.adapter_target in job.method.targets for linear in linears)
 
 
 def is_masked(job: Job, block: Block) -> bool:

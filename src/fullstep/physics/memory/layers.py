@@ -10,13 +10,9 @@ from __future__ import annotations
 from fullstep.models import Linear, Norm
 from fullstep.physics.memory.adapters import adapted, changed_parameter, scaled_input
 from fullstep.physics.memory.cut import COLUMNS, ROWS
-from fullstep.physics.memory.kernels import FLOAT32, Kernels
+from fullstep.physics.memory.kernels import FLOAT32, Kernels, column_sum_bytes
 from fullstep.physics.memory.tape import Tape
 
-COLUMN_SUM_BYTES = 8
-"""torch sums a gradient over all rows (for a scale or shift) through two float32 buffers of its size"""
-LARGEST_COLUMN_SUM_BYTES = 2**27
-"""those buffers grow with the rows only until they fill the card's multiprocessors (about 138 MB on 132 of them)"""
 _COMPOSITE_ACTIVATIONS = frozenset({"gelu_new", "gelu_fast", "quick_gelu", "gelu_accurate"})
 
 
@@ -42,14 +38,14 @@ def norm(tape: Tape, kernels: Kernels, source: int, shape: Norm, width: int | No
         transformers 5.23, LlamaRMSNorm and GemmaRMSNorm; torch's native_layer_norm
 
     Valid:
-        to the byte on traces; sums over rows for the scale's gradient go through two float32 buffers (COLUMN_SUM_BYTES), an upper bound
+        to the byte on traces; sums over rows for the scale's gradient go through two float32 buffers (``column_sum_bytes``), an upper bound
     """
     elements = kernels.tokens * (width if width is not None else shape.width)
     dtype = tape.size(source) / elements
     statistics = FLOAT32 * elements / shape.width
     trains = kernels.trains_weights and shape.parameters > 0
     gradient = shape.parameters * kernels.new_gradient if trains else 0
-    column_sums = min(COLUMN_SUM_BYTES * elements, LARGEST_COLUMN_SUM_BYTES) if trains else 0
+    column_sums = column_sum_bytes(elements) if trains else 0
     if shape.kind == "layer" or kernels.fused or kernels.compile:
         read = source
         if shape.kind == "layer" and kernels.autocast and dtype < FLOAT32:  # on autocast's float32 list

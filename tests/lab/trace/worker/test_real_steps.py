@@ -25,8 +25,6 @@ from real_cases import DATA_DEPENDENT, SINGLE, SPREAD
 pytestmark = pytest.mark.real_classes
 Peaks = dict[str, int]
 Sides = Callable[[dict[str, Any]], tuple[Peaks, Peaks]]
-SAME_KERNELS = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
-"""on every machine: those for processors with units for bfloat16 pack matrices into memory that the allocator hands out"""
 _AROUND_THE_STEPS = {"0 0 setup", "3 0 done"}
 """the making of the model and its end are not traced"""
 
@@ -56,8 +54,7 @@ def sides() -> Iterator[Sides]:
 def _started(module: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("warm.py")), module],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        env={**os.environ, **ENVIRONMENT, **SAME_KERNELS},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **ENVIRONMENT},
     )  # fmt: skip
 
 

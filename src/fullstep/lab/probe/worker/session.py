@@ -7,12 +7,13 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from fullstep.job import settings_of, worksheet_from_mapping
+from fullstep.job import Settings, settings_of, worksheet_from_mapping
 from fullstep.lab.probe.known import Known, known_path
 from fullstep.lab.probe.task import COUNTED, Record, Task
 from fullstep.lab.probe.worker.counters import Counter, ProcessorCounter, Stretch, live_bytes
@@ -20,6 +21,7 @@ from fullstep.lab.probe.worker.gpu import CudaCounter
 from fullstep.lab.probe.worker.limits import lift_limit, limit_memory, observe_ends, unlimited, what_ran_out
 from fullstep.lab.probe.worker.overlap import profiled_steps
 from fullstep.lab.probe.worker.steps import Steps
+from fullstep.lab.program.casting import answered_as_on_gpus
 from fullstep.lab.program.real import Program, build_program
 from fullstep.lab.ranks.joining import agreed, join_group, require_the_same
 from fullstep.probing.faults import ran_out
@@ -96,6 +98,12 @@ def _run(task: Task, rank: _Rank) -> None:
     rank.say("building the model")
     counter.mark(0, 0, "load")
     settings = settings_of(worksheet_from_mapping(task.worksheet))
+    with answered_as_on_gpus(settings) if rank.device.type == "cpu" else nullcontext():
+        _train(task, rank, settings)
+
+
+def _train(task: Task, rank: _Rank, settings: Settings) -> None:
+    counter = rank.counter
     program = build_program(
         task.config, settings, rank.device, seed=task.seed, dropout=None, rate=_RATE, weights=task.weights,
         attention_dropout=rank.device.type != "cpu",

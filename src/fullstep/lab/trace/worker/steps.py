@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fullstep.job.job import Settings
+from fullstep.lab.program.casting import answered_as_on_gpus
 from fullstep.lab.program.dtypes import DTYPES
 from fullstep.lab.trace.worker.optimizers import host_states, states_of
 from fullstep.lab.trace.worker.recorder import Recorder
@@ -105,16 +106,8 @@ def _autocast(settings: Settings) -> Iterator[None]:
     if not settings.precision.autocast:
         yield
         return
-    dtype = DTYPES[settings.precision.compute]
-    before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
-    torch.set_autocast_enabled("cuda", True)
-    torch.set_autocast_dtype("cuda", dtype)
-    try:
-        with torch.autocast("cpu", dtype=dtype):
-            yield
-    finally:
-        torch.set_autocast_enabled("cuda", before[0])
-        torch.set_autocast_dtype("cuda", before[1])
+    with answered_as_on_gpus(settings), torch.autocast("cpu", dtype=DTYPES[settings.precision.compute]):
+        yield
 
 
 def _label_states(program: Program, recorder: Recorder) -> None:

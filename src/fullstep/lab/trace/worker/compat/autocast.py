@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import checkpoint
 
 from fullstep.lab.trace.worker.compat.dropout import half_to_float
 from fullstep.lab.trace.worker.compat.unit import Unit
@@ -143,6 +144,8 @@ def _install() -> None:
         for name, rule in rules.items():
             library.impl(name, rule, "AutocastCPU", allow_override=True)
     _KEEPS_REFERENCE.append(library)
+    torch.cuda.amp.common.amp_definitely_not_available = lambda: False  # type: ignore[assignment]
+    checkpoint.DefaultDeviceType.set_device_type("cuda")  # whose autocast is on again while a block is recomputed
 
 
 def _self_test() -> None:
@@ -159,11 +162,22 @@ def _self_test() -> None:
         assert torch.einsum("ij,kj->ik", x.float(), x).dtype == torch.bfloat16
         assert torch.cat([x, x]).dtype == torch.bfloat16
     assert torch.rsqrt(x).dtype == torch.bfloat16
+    asked: list[bool] = []
+
+    def step(values: Tensor) -> Tensor:
+        asked.append(torch.is_autocast_enabled())
+        return values.sin()
+
+    with torch.autocast("cuda", dtype=torch.float16):
+        made = checkpoint.checkpoint(step, torch.ones(2, requires_grad=True), use_reentrant=False)
+    made.sum().backward()
+    assert asked == [True, True]
 
 
 AUTOCAST = Unit(
     name="autocast",
-    why="autocast on a processor leaves norms, softmax and powers in the low precision",
+    why="autocast on a processor leaves norms, softmax and powers in the low precision; without CUDA its own cannot be on, which code "
+    "that is recomputed asks for",
     install=_install,
     self_test=_self_test,
     imposes_cuda=True,

@@ -24,11 +24,16 @@ def capability() -> tuple[int, int]:
 
 def _install() -> None:
     torch.cuda.get_device_capability = lambda *_, **__: _capability
-    torch.cuda.is_bf16_supported = lambda *_, **__: _capability >= (8, 0)
+    torch.cuda.is_bf16_supported = _is_bf16_supported
     from transformers.integrations import moe  # noqa: PLC0415
 
     if hasattr(moe, "_can_use_grouped_mm"):
         moe._can_use_grouped_mm = _can_use_grouped_mm
+
+
+def _is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Older cards compute bfloat16 in float32, and count."""
+    return including_emulation or _capability >= (8, 0)
 
 
 def _can_use_grouped_mm(*_: Any, **__: Any) -> bool:
