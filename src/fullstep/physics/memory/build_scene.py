@@ -58,7 +58,8 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
     shape = _last_part(job.shape, job.machine.gpus) if layout.strategy == "layer_split" else job.shape
     sharded = layout.is_fsdp
     gradients = gradients_until_the_step(job, held, trains)
-    per_element = gradients / trains.total if trains.total else 0.0
+    sent_away = layout.offload_parameters and sharded  # each reduced gradient goes to the host
+    per_element = gradients / trains.total if trains.total and not sent_away else 0.0
     behind = behind_embedding_gradient(job)
     offloads_state = layout.offload_optimizer or (layout.offload_parameters and sharded)
     whole = _gathered_whole(job, gathered, shape)
@@ -69,7 +70,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         stream=_stream(job),
         weights=0.0 if layout.offload_parameters else held.weights,
         optimizer_states=0.0 if offloads_state else held.optimizer_states,
-        gradients=0.0 if layout.offload_parameters and sharded else gradients + behind,
+        gradients=0.0 if sent_away else gradients + behind,
         buffers=buffer_bytes(job, held, trains),
         blocks=tuple(
             _block_costs(
@@ -89,7 +90,7 @@ def scene_of(job: Job, held: Shares, gathered: Units, trains: Trainable) -> Scen
         offloaded_weights=held.weights if layout.offload_parameters else 0.0,
         step_temporaries=step_temporaries(job, held, trains),
         extra_step_gradients=float32_gradients(job, trains),
-        step_gradients=0.0 if layout.offload_parameters and sharded else min(gradients, held.gradients) + behind,
+        step_gradients=0.0 if sent_away else min(gradients, held.gradients) + behind,
         exchanged=max((_exchanged(job, block, runs_with) for block, runs_with in zip(shape.blocks, kernels, strict=True)), default=0.0),
         permanent_gradients=keeps_gradient_buffers(job),
     )
