@@ -9,7 +9,7 @@ import pytest
 
 from fullstep.job import Job
 from fullstep.physics.memory.optimizer import state_bytes
-from fullstep.physics.memory.sharding import Reduction, Shares, Units, reduction, shares, units
+from fullstep.physics.memory.sharding import Reduction, Shares, Units, reduction, shares, unit_padding, units
 from fullstep.physics.memory.weights import gradient_bytes, trainable, weight_bytes
 
 Make = Callable[..., Job]
@@ -121,3 +121,15 @@ def test_replicas_that_sum_up_besides_hold_each_sum(eight_billion: Make) -> None
 
 def test_nothing_is_reduced_by_units_where_there_are_none(eight_billion: Make) -> None:
     assert reduction(eight_billion(layout__strategy="ddp", machine__gpus=4), 32e6, 2) == Reduction()
+
+
+@pytest.mark.parametrize(("shards", "times"), [(8, 1), (16, 2), (6, 1.5), (64, 8)])
+def test_stacked_experts_are_divided_one_by_one(eight_billion: Make, shards: int, times: float) -> None:
+    """Mixtral has 8: over 16 GPUs 8 of them keep one each and the others none; over 6 some keep two."""
+    over = {"model__name": "mistralai/Mixtral-8x7B-v0.1", "layout__strategy": "fsdp", "machine__gpus": shards}
+    job = eight_billion(**over)
+    (block,) = job.shape.blocks
+    experts = 3 * 8 * 4096 * 14336 / block.parameters
+    assert unit_padding(job, block) == pytest.approx(1 + experts * (times - 1))
+    assert held(job).weights == pytest.approx(2 * (job.shape.parameters + 32 * 3 * 8 * 4096 * 14336 * (times - 1)) / shards)
+    assert unit_padding(eight_billion(**over, layout__implementation="fsdp1"), block) == 1

@@ -183,7 +183,7 @@ def _block_costs(job: Job, index: int, kernels: Kernels, units: Units, *, gather
         selective_kept=_selective_kept(job, block, compute),
         gathered=units.blocks[index] if sharded and not gathered_whole else 0.0,
         unit=units.blocks[index] if sharded else 0.0,
-        reduction=reduction(job, units.block_gradients[index], units.reduce_factor),
+        reduction=reduction(job, units.block_gradients[index], units.reduce_factor, padding=units.block_padding[index]),
         gradients_left=gradients_left,
         copies=_copied_elements(job, block) * compute if _copies_weights(job, compute) else 0.0,
         adapter_copies=_adapter_copies(job, block, compute),
