@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True)
+if "EXAMPLES" not in os.environ:  # the deep search of `make test-slow` looks elsewhere each time
+    settings.load_profile("repeatable")
 
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 """the same kernels on every machine, in every process: those for units for bfloat16 pack matrices into memory that the allocator hands out.

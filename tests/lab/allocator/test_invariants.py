@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fullstep.lab.allocator import AllocatorSettings, CachingAllocator, DeviceOutOfMemoryError, Segment, segments_of
@@ -80,6 +80,10 @@ def check_segment(segment: Segment) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(chosen=SETTINGS, steps=STEPS)
+@example(  # an area of its own stream for which there is no memory: it stays without a page, as in torch
+    chosen=AllocatorSettings(expandable_segments=True, capacity_bytes=200 * 2**20),
+    steps=[("malloc", 1, 0), ("malloc", 100 * 2**20, 0), ("malloc", 100 * 2**20, 7)],
+)
 def test_books_are_right_after_every_step(chosen: AllocatorSettings, steps: list[tuple[str, int, int]]) -> None:
     allocator = CachingAllocator(chosen)
     plain = not chosen.expandable_segments and chosen.max_split_bytes is None
@@ -103,7 +107,9 @@ def test_books_are_right_after_every_step(chosen: AllocatorSettings, steps: list
         allocator.free(block)
     assert allocator.allocated_bytes == 0
     allocator.empty_cache()
-    assert (allocator.reserved_bytes, segments_of(allocator), allocator.device.heads) == (0, [], {})
+    left = list(allocator.device.heads.values())  # addresses alone, where CUDA had no memory left for the first page of a new area
+    assert (allocator.reserved_bytes, segments_of(allocator), [block for block in left if block.mapped or block.next]) == (0, [], [])
+    assert not left or (chosen.expandable_segments and allocator.retries > 0)
     balance = sum(event.size_bytes * (1 if event.action in ("segment_alloc", "segment_map") else -1) for event in allocator.segment_events)
     assert balance == 0
 
