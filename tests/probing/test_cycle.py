@@ -92,6 +92,7 @@ def test_two_networks_that_train_in_turn() -> None:
             seen.optimizers(which)
     seen.cycle.finish()
     assert [step.number for step in seen.steps] == [1, 2, 3]
+    assert all(step.is_alike for step in seen.steps)
     first, second = ([(number, "forward"), (number, "backward"), (0, "optimizer_step")] for number in (1, 2))
     assert seen.phases()[2] == first + second
 
@@ -189,17 +190,6 @@ def test_waiting_for_data_is_of_the_step_that_it_is_for() -> None:
         seen.optimizers(1)
     seen.cycle.finish()
     assert [step.data_seconds for step in seen.steps] == [0.0, 1.0, 2.0]
-
-
-def test_a_cycle_is_alike_every_time() -> None:
-    """Two networks that learn in turn, each by a backward of its own."""
-    seen = _Training()
-    for _ in range(5):
-        for each in (1, 2):
-            seen.backward()
-            seen.optimizers(each)
-    seen.cycle.finish()
-    assert [step.is_alike for step in seen.steps] == [True] * 5
 
 
 def test_an_optimizer_that_steps_more_often_than_another_makes_no_cycle() -> None:

@@ -102,7 +102,7 @@ def test_what_a_reduction_holds(eight_billion: Make) -> None:
     fsdp2 = reduction(eight_billion(**over_four), 32e6, 2, last=5e6)
     assert fsdp2 == Reduction(whole=32e6, buffer=64e6, summed=16e6, part=8e6, lingering=5e6, piled=64e6)
     fsdp1 = reduction(eight_billion(**over_four, layout__implementation="fsdp1"), 32e6, 2, last=5e6)
-    assert fsdp1 == fsdp2._replace(lingering=32e6, piled=32e6, assembled_from=32e6)
+    assert fsdp1 == fsdp2._replace(lingering=32e6, piled=32e6, is_flat=True)
 
 
 def test_without_another_dtype_the_sum_is_the_gradient(eight_billion: Make) -> None:

@@ -51,8 +51,8 @@ class Reduction(NamedTuple):
     """of the sum, what is held until backward has ended"""
     piled: float = 0.0
     """all of them, as they pile up over micro-batches that are not reduced"""
-    assembled_from: float = 0.0
-    """single gradients that the flat one is made of, beside it"""
+    is_flat: bool = False
+    """they are one tensor, which is put together out of single ones beside it (FSDP1)"""
 
 
 class Shares(NamedTuple):
@@ -283,5 +283,5 @@ def reduction(job: Job, whole: float, factor: float, *, last: float = 0.0, paddi
         lingering=(last if layout.shards > 1 else 0.0) if fsdp2 else whole,
         sum_stays=cast if fsdp2 and layout.strategy == "hsdp" else 0.0,
         piled=whole * factor if fsdp2 else whole,
-        assembled_from=0.0 if fsdp2 else whole,
+        is_flat=not fsdp2,
     )

@@ -124,8 +124,9 @@ def _end_of_backward(scene: Scene, everything: Counts, micro_batch: MicroBatch) 
 
 def _in_flight(scene: Scene, later: BlockCosts | None, micro_batch: MicroBatch) -> float:
     """The buffer of the unit that was reduced before, which FSDP2 holds until it reduces the next one."""
-    holds = later is not None and scene.copies_out and scene.prefetches and micro_batch.reduces
-    return later.reduction.buffer if later is not None and holds else 0.0
+    if later is None or not (scene.copies_out and scene.prefetches and micro_batch.reduces):
+        return 0.0
+    return later.reduction.buffer
 
 
 def _of_blocks(scene: Scene, done: list[tuple[int, int]], micro_batch: MicroBatch) -> tuple[float, float]:
@@ -153,13 +154,13 @@ class Around(NamedTuple):
 
 def _reduction(scene: Scene, name: str, unit: Reduction, around: Around, micro_batch: MicroBatch) -> None:
     """The moments of one: the flat gradient is put together, handed over, and its part of the sum is there."""
-    is_flat, piled = unit.assembled_from > 0, unit.piled if micro_batch.piled else 0.0
-    fresh = unit.whole if is_flat or not piled else 0.0
+    piled = unit.piled if micro_batch.piled else 0.0
+    fresh = unit.whole if unit.is_flat or not piled else 0.0
     adds_up = unit.part if micro_batch.gradients_exist and not piled else 0.0
-    stay = unit.part - adds_up - (0.0 if is_flat else piled)  # views of FSDP1's flat gradient, which piled up, hold it a while longer
+    stay = unit.part - adds_up - (0.0 if unit.is_flat else piled)  # views of FSDP1's flat gradient, which piled up, hold it a while longer
     lingering = unit.lingering * (unit.piled / unit.whole if piled else 1.0)
     for gradients, temporaries, gathered in (
-        (unit.whole, unit.assembled_from, around.own),
+        (unit.whole, unit.whole if unit.is_flat else 0.0, around.own),
         (fresh, unit.buffer, 0.0),
         (stay + lingering, unit.buffer + unit.summed + adds_up, 0.0),
     ):
