@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,11 @@ def test_no_command_is_a_fault_of_the_input(capsys: pytest.CaptureFixture[str]) 
 def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     assert f"usage: fullstep {name}" in capsys.readouterr().out
+
+
+def test_python_runs_it_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "fullstep", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"fullstep {__version__}\n"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

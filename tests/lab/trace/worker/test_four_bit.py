@@ -92,6 +92,13 @@ def test_other_adapters_on_a_packed_base(traced: Any, kind: str) -> None:
     assert traced(sheet).trainable_parameters > 0
 
 
+def test_a_block_is_recomputed_as_forward_made_it(traced: Any) -> None:
+    """peft's layers ask whether autocast is on: told otherwise in backward, torch would refuse what they make of it."""
+    method = {"kind": "ia3", "quantization": "nf4"}
+    sheet = {"model": {"config": SMALL}, "batch": {"sequence_tokens": 128}, "method": method, "precision": {"autocast": True}}
+    assert traced({**sheet, "step": {"activation_checkpointing": "full"}}).trainable_parameters == traced(sheet).trainable_parameters
+
+
 def test_under_autocast_peft_does_not_cast_the_input_of_an_adapter_on_a_packed_base(traced: Any) -> None:
     kept = {}
     for quantization in ("none", "nf4"):

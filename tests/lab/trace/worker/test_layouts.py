@@ -12,6 +12,8 @@ SMALL = {
     "model_type": "llama", "hidden_size": WIDTH, "intermediate_size": INNER, "num_hidden_layers": BLOCKS, "num_attention_heads": 4,
     "num_key_value_heads": 2, "vocab_size": WORDS, "tie_word_embeddings": False,
 }  # fmt: skip
+BLOCKS_ALONE = {**SMALL, "vocab_size": 64}
+"""next to nothing lies outside of them"""
 CUT = 2 * WORDS * WIDTH + BLOCKS * (2 * WIDTH * WIDTH + 2 * KEYS * WIDTH + 3 * INNER * WIDTH)
 """elements of all matrices"""
 NORMS = (2 * BLOCKS + 1) * WIDTH
@@ -106,6 +108,25 @@ def test_fsdp1_holds_the_inputs_of_recomputed_frozen_units_and_their_gradients_u
     held = 2 * 2 * tokens * WIDTH  # input and gradient of one unit
     old, new = (end[1] - end[4] for end in ends)
     assert abs(old - new - 3 * held) < ROUNDING
+
+
+def test_fsdp1_that_does_not_reshard_has_all_blocks_put_together_at_the_loss(traced: Any) -> None:
+    def gathered(strategy: str) -> float:
+        found = traced(sheet(2, {"strategy": strategy, "implementation": "fsdp1"}))
+        return next(instant.holdings.gathered_parameters for instant in found.instants if instant.at == "loss")
+
+    blocks = 2 * (CUT - 2 * WORDS * WIDTH + 2 * BLOCKS * WIDTH)  # in bfloat16
+    assert abs(gathered("fsdp_grad_op") - gathered("fsdp") - blocks) < ROUNDING
+
+
+def test_fsdp1_gathers_the_next_block_ahead_where_it_is_told_so(traced: Any) -> None:
+    """accelerate's plugin leaves backward_prefetch off. Two blocks at once are a block more."""
+    def gathered(units: int) -> float:
+        found = traced(sheet(2, {"strategy": "fsdp", "implementation": "fsdp1", "prefetch_units": units}, model={"config": BLOCKS_ALONE}))
+        return max(instant.holdings.gathered_parameters for instant in found.instants if instant.at == "backward")
+
+    block = 2 * ((CUT - 2 * WORDS * WIDTH) / BLOCKS + 2 * WIDTH)
+    assert abs(gathered(1) - gathered(0) - block) < ROUNDING
 
 
 def test_a_plan_that_names_a_tied_parameter_is_refused(ask: Any) -> None:
