@@ -60,8 +60,11 @@ def test_too_little_memory(tmp_path: Path) -> None:
 
 
 def test_memory_that_runs_out_while_libraries_load() -> None:
-    """On processors the limit is that of the process, which imports transformers' classes before it has a model."""
-    found = _probed("single", 1, traces=False, limit_gib=0.001).probe
+    """On processors the limit is that of the process, which imports transformers' classes before it has a model. Seldom it is code in C
+    that gets none, and ends the interpreter without a word: then another one is probed."""
+    tries = (_probed("single", 1, traces=False, limit_gib=0.001).probe for _ in range(3))
+    found = next((each for each in tries if each.outcome != "rank_died"), None)
+    assert found is not None
     assert (found.outcome, found.reason) == ("out_of_memory", "rank 0 while loading")
     assert found.out_of_memory is not None and found.out_of_memory.limit_bytes == 2**30 // 1000
 
